@@ -1,0 +1,156 @@
+//! Names, validated once at the edge.
+//!
+//! Every name is text of 1 to 255 characters without control characters, so that it can stand in a log
+//! line, a header, a metric or a terminal without hiding anything.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::{Error, Result};
+
+/// The most characters a name may have.
+pub const NAME_CHARS_MAX: usize = 255;
+
+fn check(what: &str, text: &str) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid(format!("{what} is empty: give it 1 to {NAME_CHARS_MAX} characters")));
+    }
+    let chars = text.chars().count();
+    if chars > NAME_CHARS_MAX {
+        return Err(Error::invalid(format!("{what} has {chars} characters, more than {NAME_CHARS_MAX}")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("{what} contains a control character")));
+    }
+    Ok(())
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident = $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            #[doc = concat!("Checks and wraps ", $what, ".")]
+            ///
+            /// # Errors
+            /// [`Invalid`](crate::ErrorKind::Invalid) if it is empty, longer than [`NAME_CHARS_MAX`]
+            /// characters or contains a control character.
+            pub fn new(text: impl AsRef<str>) -> Result<Self> {
+                let text = text.as_ref();
+                check($what, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+        impl TryFrom<&str> for $name {
+            type Error = Error;
+            fn try_from(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = Error;
+            fn try_from(text: String) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+        impl TryFrom<&$name> for $name {
+            type Error = Error;
+            fn try_from(name: &$name) -> Result<Self> {
+                Ok(name.clone())
+            }
+        }
+    )*};
+}
+
+names! {
+    /// Identifies a message within its source. Ours are UUIDv7 and sort by time; foreign ones are what they are.
+    MessageId = "message id";
+    /// The service a message comes from.
+    Source = "source";
+    /// The service a message goes to.
+    Destination = "destination";
+    /// What is called at the destination: the name a handler is registered under (the *topic* of a queue).
+    Endpoint = "endpoint";
+    /// Who handles: part of the dedup key, explicit and stable, never derived from a type (S3).
+    Consumer = "consumer";
+    /// Messages with the same key are handled one after another, in order (S12).
+    OrderingKey = "ordering key";
+    /// Links a response to the message it answers.
+    CorrelationId = "correlation id";
+    /// A key under which a message is enqueued at most once (L8).
+    OnceKey = "once key";
+}
+
+impl MessageId {
+    /// The id as the usual lower-case hyphenated text.
+    #[must_use]
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        let mut buffer = Uuid::encode_buffer();
+        Self(Arc::from(&*uuid.hyphenated().encode_lower(&mut buffer)))
+    }
+}
+
+impl From<&Source> for Consumer {
+    /// The default consumer of a service is the service itself.
+    fn from(source: &Source) -> Self {
+        Self(Arc::clone(&source.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_counted_in_characters() {
+        assert!(Source::new("é".repeat(255)).is_ok());
+        assert!(Source::new("é".repeat(256)).is_err());
+        assert!(Source::new("").is_err());
+        assert!(Source::new("a\nb").is_err());
+    }
+
+    #[test]
+    fn the_error_names_what_is_wrong() {
+        let error = Endpoint::new("").unwrap_err();
+        assert_eq!(error.to_string(), "endpoint is empty: give it 1 to 255 characters");
+    }
+}

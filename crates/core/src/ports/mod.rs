@@ -1,0 +1,28 @@
+//! What the engines need from the outside world, as small traits.
+//!
+//! An outbox store implements [`LaneStore`], [`LogStore`], [`WaitingStore`] and [`DeadLetterStore`]
+//! (together: [`OutboxStore`]); an inbox store implements [`InboxStore`]; both are cleaned through
+//! [`SweepStore`]. A transport implements [`Transport`].
+//!
+//! Stores date everything with their own clock and are given durations, never instants (S13).
+
+mod dead_letters;
+mod inbox;
+mod lanes;
+mod log;
+mod sweep;
+mod transport;
+mod waiting;
+
+pub use self::dead_letters::{BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterStore, Replay, Replayed};
+pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate};
+pub use self::lanes::{LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
+pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};
+pub use self::sweep::{SweepPlan, SweepStore, Swept};
+pub use self::transport::{Answer, DeliveryError, Transport};
+pub use self::waiting::{Due, HeadPolicy, NewWaiting, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
+
+/// Everything a relay needs.
+pub trait OutboxStore: LaneStore + LogStore + WaitingStore + DeadLetterStore {}
+
+impl<S: LaneStore + LogStore + WaitingStore + DeadLetterStore> OutboxStore for S {}

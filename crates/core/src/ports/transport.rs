@@ -1,0 +1,111 @@
+//! Carrying messages.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::BoxFuture;
+use crate::{BoxError, Message, Response};
+
+/// Carries batches to one destination. Chosen by name at run time, hence object-safe.
+pub trait Transport: Send + Sync + 'static {
+    /// Delivers the messages in order and returns one answer per message, in the same order.
+    ///
+    /// An empty batch is a probe: it asks whether the receiver answers at all, and has no effect there.
+    /// The future may be dropped at any time; whether the messages arrived is then unknown, which is
+    /// harmless because the receiver's inbox deduplicates.
+    ///
+    /// # Errors
+    /// [`DeliveryError`] when the request as a whole failed. No message is charged for that (L3).
+    fn deliver(&self, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>>;
+}
+
+const _: fn(&dyn Transport) = |_| {}; // fails to build if someone breaks that
+
+/// What the receiver says about one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The effect is committed.
+    Done(Response),
+    /// It had been committed before; this is the stored response.
+    Duplicate(Response),
+    /// Another delivery of the same message is being handled (S7). Not a failure.
+    InProgress {
+        /// When to ask again.
+        after: Duration,
+    },
+    /// An earlier message of its ordering key in the same batch failed (L4). Not a failure.
+    Held,
+    /// The request's time was up before its turn came (W7). Not a failure.
+    NotReached,
+    /// It failed and may work later.
+    Retry {
+        /// Least delay the receiver asks for.
+        after: Option<Duration>,
+        /// What went wrong, without payload.
+        error: String,
+    },
+    /// It can never work. Stored by the receiver, so a duplicate gets the same answer.
+    Rejected {
+        /// Why, without payload.
+        error: String,
+    },
+    /// The receiver knows another message under this id (S8).
+    Conflict,
+    /// The receiver no longer knows whether it has seen this message (S9).
+    TooOld,
+    /// The receiver has no handler for the endpoint. Retried: it may be deployed later.
+    UnknownEndpoint,
+}
+
+/// A request that failed as a whole.
+#[derive(Debug)]
+pub struct DeliveryError {
+    arrived: Arrived,
+    text: String,
+    source: Option<BoxError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrived {
+    No,
+    Perhaps,
+}
+
+impl DeliveryError {
+    /// Nothing reached the receiver: connection refused, name not found.
+    pub fn unreachable(text: impl Into<String>) -> Self {
+        Self { arrived: Arrived::No, text: text.into(), source: None }
+    }
+
+    /// Something may have reached the receiver: time-out, connection cut, unreadable answer.
+    pub fn ambiguous(text: impl Into<String>) -> Self {
+        Self { arrived: Arrived::Perhaps, text: text.into(), source: None }
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Whether the messages may have reached the receiver, so one of them may be what broke it.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.arrived == Arrived::Perhaps
+    }
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for DeliveryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,92 @@
+//! Who sent a request, if anyone we know.
+
+use std::fmt;
+use std::time::Duration;
+
+use subtle::{Choice, ConstantTimeEq};
+
+use super::{Keyrings, Signature, Signed};
+use crate::{Source, Timestamp};
+
+/// How far a request's sent time may be from the receiver's clock, either way: 300 s. Long enough for clocks
+/// that are set by NTP now and then, short enough that a recorded request is soon worthless.
+pub const FRESHNESS: Duration = Duration::from_secs(300);
+
+/// Why a request or an answer was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Not signed by whom it says. Whether the key is unknown, out of its time or somebody else's, or the MAC
+    /// is wrong, is deliberately not told.
+    Unauthentic,
+    /// Authentic, but sent more than [`FRESHNESS`] from now. The sender may know: its clock may be wrong.
+    Stale,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unauthentic => f.write_str("signature does not hold"),
+            Self::Stale => {
+                write!(f, "sent time is more than {} s from the receiver's clock", FRESHNESS.as_secs())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Keyrings {
+    /// Verifies a request at `now` and returns its source: the owner of the key.
+    ///
+    /// Only the named key is tried, only within its time, and only for the source that owns it. An unknown key
+    /// id costs the same work as a known one.
+    ///
+    /// The destination is covered by the signature, but whether it is this service is for the caller to check.
+    ///
+    /// # Errors
+    /// [`Refused`]. Nothing may be written then (RF-11).
+    pub fn verify(
+        &self,
+        request: &Signed<'_>,
+        signature: &Signature,
+        now: Timestamp,
+    ) -> Result<Source, Refused> {
+        let owner = self.owner(&signature.key_id);
+        let canonical = request.canonical(&signature.key_id);
+        let expected = match owner {
+            Some((_, key)) => key.mac(&canonical),
+            None => self.nobody().mac(&canonical),
+        };
+        let entitled = owner.filter(|(source, key)| *source == request.message.source && key.is_active(now));
+        // Everything is computed before anything is decided, so the time taken tells nothing.
+        let authentic = expected.ct_eq(&signature.mac) & Choice::from(u8::from(entitled.is_some()));
+        match entitled {
+            Some((source, _)) if authentic.into() => fresh(request.sent, now).map(|()| source.clone()),
+            _ => Err(Refused::Unauthentic),
+        }
+    }
+}
+
+fn fresh(sent: Timestamp, now: Timestamp) -> Result<(), Refused> {
+    let distance = now.since(sent).max(sent.since(now));
+    if distance > FRESHNESS { Err(Refused::Stale) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s11_freshness_ends_after_300_seconds_on_both_sides() {
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        let micro = Duration::from_micros(1);
+        for edge in [now.plus(FRESHNESS), now.minus(FRESHNESS)] {
+            assert_eq!(fresh(edge, now), Ok(()));
+        }
+        assert_eq!(fresh(now.plus(FRESHNESS).plus(micro), now), Err(Refused::Stale));
+        assert_eq!(fresh(now.minus(FRESHNESS).minus(micro), now), Err(Refused::Stale));
+        assert_eq!(fresh(Timestamp::from_micros(i64::MIN), now), Err(Refused::Stale));
+        assert_eq!(fresh(Timestamp::MAX, Timestamp::from_micros(i64::MIN)), Err(Refused::Stale));
+    }
+}

@@ -1,0 +1,194 @@
+//! From messages to envelopes.
+
+use std::fmt;
+
+use super::payload::PayloadText;
+use super::{Encoding, envelope, header, instant};
+use crate::signing::{Signature, Signed};
+use crate::{Message, Timestamp};
+
+/// What an attempt adds to a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// When it is sent.
+    pub sent: Timestamp,
+    /// The outbox it is sent from.
+    pub outbox: &'a str,
+    /// The signature over [`Draft::signed`] with the same sent time and outbox, if the peer has keys.
+    pub signature: Option<&'a Signature>,
+}
+
+/// A message whose payload has been made text, ready to be signed and encoded, as often as it takes.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    message: &'a Message,
+    payload: PayloadText<'a>,
+}
+
+impl<'a> Draft<'a> {
+    /// Makes text of the payload and hashes it.
+    #[must_use]
+    pub fn new(message: &'a Message) -> Self {
+        Self { message, payload: PayloadText::of(message) }
+    }
+
+    /// How the payload will stand in the envelope.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.payload.encoding
+    }
+
+    /// SHA-256 of the payload as it will stand in the envelope.
+    #[must_use]
+    pub fn payload_sha256(&self) -> [u8; 32] {
+        self.payload.sha256
+    }
+
+    /// What a signature of this attempt covers.
+    #[must_use]
+    pub fn signed<'b>(&'b self, sent: Timestamp, outbox: &'b str) -> Signed<'b> {
+        Signed {
+            message: self.message,
+            sent,
+            outbox,
+            encoding: self.payload.encoding.as_str(),
+            payload_sha256: self.payload.sha256,
+        }
+    }
+
+    /// The envelope, as JSON.
+    #[must_use]
+    pub fn encode(&self, stamp: &Stamp<'_>) -> Vec<u8> {
+        // Names and headers seldom take more than a kibibyte.
+        let mut out = Vec::with_capacity(self.payload.text.len() + 1024);
+        self.write(stamp, &mut out);
+        out
+    }
+
+    fn write(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
+        let message = self.message;
+        out.push(b'{');
+        member(out, envelope::MESSAGE_ID, message.id.as_str());
+        if let Some(id) = &message.correlation_id {
+            member(out, envelope::CORRELATION_ID, id.as_str());
+        }
+        member(out, envelope::SOURCE_SERVICE_ID, message.source.as_str());
+        member(out, envelope::MESSAGE_TYPE, message.message_type.as_str());
+        member(out, envelope::ENDPOINT, message.endpoint.as_str());
+        member_name(out, envelope::PAYLOAD);
+        out.extend_from_slice(self.payload.text.as_bytes());
+        member_name(out, envelope::HEADERS);
+        out.push(b'{');
+        self.write_attempt(stamp, out);
+        self.write_message(out);
+        out.extend_from_slice(b"}}");
+    }
+
+    /// Headers that differ from attempt to attempt.
+    fn write_attempt(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
+        member(out, header::VERSION, header::VERSION_2);
+        member(out, header::TIMESTAMP, &instant::format(stamp.sent));
+        member(out, header::OUTBOX, stamp.outbox);
+        if let Some(signature) = stamp.signature {
+            member(out, header::KEY_ID, signature.key_id.as_str());
+            member(out, header::HMAC, &signature.mac.to_base64());
+        }
+    }
+
+    /// Headers that stay with the message, the user's last.
+    fn write_message(&self, out: &mut Vec<u8>) {
+        let message = self.message;
+        member(out, header::DESTINATION, message.destination.as_str());
+        member(out, header::CREATED, &message.created.as_micros().to_string());
+        member(out, header::AVAILABLE, &message.available.as_micros().to_string());
+        member(out, header::EXPIRES, &message.expires.as_micros().to_string());
+        member(out, header::REPLAY, &message.replay.to_string());
+        member(out, header::CONTENT_TYPE, &message.content_type);
+        if let Some(key) = &message.ordering_key {
+            member(out, header::ORDERING_KEY, key.as_str());
+        }
+        if self.payload.encoding != Encoding::Plain {
+            member(out, header::ENCODING, self.payload.encoding.as_str());
+        }
+        for (name, value) in message.headers.iter() {
+            member(out, name, value);
+        }
+    }
+}
+
+/// A batch of envelopes in the making.
+#[must_use = "a batch goes nowhere until its bytes are sent"]
+pub struct Batch {
+    out: Vec<u8>,
+    count: usize,
+}
+
+impl Batch {
+    /// An empty batch, which as it stands is a probe.
+    pub fn new() -> Self {
+        Self { out: vec![b'['], count: 0 }
+    }
+
+    /// Adds an envelope at the end.
+    pub fn push(&mut self, draft: &Draft<'_>, stamp: &Stamp<'_>) {
+        if self.count > 0 {
+            self.out.push(b',');
+        }
+        draft.write(stamp, &mut self.out);
+        self.count += 1;
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Number of envelopes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The batch, as JSON.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.out.push(b']');
+        self.out
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("bytes", &self.out.len()).field("count", &self.count).finish()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+    member_name(out, name);
+    string(out, value);
+}
+
+fn member_name(out: &mut Vec<u8>, text: &str) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    string(out, text);
+    out.push(b':');
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a string is written to memory without failing");
+}

@@ -1,0 +1,167 @@
+//! From envelopes to messages.
+
+use super::envelope::utf8;
+use super::limits::{Limits, at_most};
+use super::payload::{check_content_type, check_label, decode, sha256};
+use super::{Encoding, Envelope, header, instant, json};
+use crate::message::{JSON, RESERVED_HEADER_PREFIX};
+use crate::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
+use crate::signing::{KeyId, Keyrings, Mac, Refused, Signature, Signed};
+use crate::{Error, ErrorKind, Headers, Message, Result, Source, Timestamp};
+
+/// A message as it arrived, with what its signature needs.
+///
+/// Nothing in it is authentic before [`verify`](Self::verify) says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parsed {
+    /// The message.
+    pub message: Message,
+    /// When this attempt was sent.
+    pub sent: Timestamp,
+    /// The outbox it was sent from.
+    pub outbox: String,
+    /// How the payload stood in the envelope.
+    pub encoding: Encoding,
+    /// SHA-256 of the raw payload text as it stood in the envelope.
+    pub payload_sha256: [u8; 32],
+    /// The signature, if there is one.
+    pub signature: Option<Signature>,
+}
+
+impl Parsed {
+    /// What the signature covers.
+    #[must_use]
+    pub fn signed(&self) -> Signed<'_> {
+        Signed {
+            message: &self.message,
+            sent: self.sent,
+            outbox: &self.outbox,
+            encoding: self.encoding.as_str(),
+            payload_sha256: self.payload_sha256,
+        }
+    }
+
+    /// Verifies the signature at `now` and returns the source; see [`Keyrings::verify`].
+    ///
+    /// # Errors
+    /// [`Refused`], as [`Unauthentic`](Refused::Unauthentic) also if there is no signature.
+    pub fn verify(&self, keyrings: &Keyrings, now: Timestamp) -> Result<Source, Refused> {
+        let signature = self.signature.as_ref().ok_or(Refused::Unauthentic)?;
+        keyrings.verify(&self.signed(), signature, now)
+    }
+}
+
+/// Reads one envelope.
+///
+/// # Errors
+/// [`Undecodable`](ErrorKind::Undecodable) if it is not JSON of the right shape or lacks something,
+/// [`Invalid`](ErrorKind::Invalid) if a limit is exceeded, a name is duplicate or a value cannot be what it
+/// should be. The text never quotes the payload (S17).
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed> {
+    message(&Envelope::read(bytes, limits)?, limits)
+}
+
+/// Reads a batch, item by item: a bad envelope does not spoil its neighbours. An empty array is a probe.
+///
+/// # Errors
+/// As [`parse`], for the batch as a whole: not a JSON array, too many bytes, too many items.
+pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>> {
+    at_most("bytes of batch", bytes.len(), limits.batch_bytes)?;
+    // Depth is checked per item, so that a deep one fails alone. Splitting the array needs no such check:
+    // raw values are skipped in a loop, not by recursion.
+    let items = json::array("batch", utf8("batch", bytes)?, limits.batch_items)?;
+    Ok(items.into_iter().map(|item| parse(item.get().as_bytes(), limits)).collect())
+}
+
+fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
+    check_version(envelope)?;
+    let encoding = Encoding::from_header(envelope.header(header::ENCODING))?;
+    let message = Message {
+        id: MessageId::new(&envelope.message_id)?,
+        source: Source::new(&envelope.source_service_id)?,
+        destination: Destination::new(required(envelope, header::DESTINATION)?)?,
+        endpoint: Endpoint::new(&envelope.endpoint)?,
+        message_type: envelope.message_type.parse()?,
+        payload: decode(envelope.payload, encoding, limits.payload_bytes)?,
+        content_type: content_type(envelope)?,
+        correlation_id: envelope.correlation_id.as_ref().map(CorrelationId::new).transpose()?,
+        ordering_key: envelope.header(header::ORDERING_KEY).map(OrderingKey::new).transpose()?,
+        headers: user_headers(envelope)?,
+        created: time(envelope, header::CREATED)?,
+        available: time(envelope, header::AVAILABLE)?,
+        expires: time(envelope, header::EXPIRES)?,
+        replay: envelope.header(header::REPLAY).map_or(Ok(0), |text| number(header::REPLAY, text))?,
+    };
+    Ok(Parsed {
+        message,
+        sent: sent(envelope)?,
+        outbox: outbox(envelope)?,
+        encoding,
+        payload_sha256: sha256(envelope.payload),
+        signature: signature(envelope)?,
+    })
+}
+
+/// An absent version is taken for ours: all that matters is in the other headers.
+fn check_version(envelope: &Envelope<'_>) -> Result<()> {
+    match envelope.header(header::VERSION) {
+        Some(version) if version != "2" && !version.starts_with("2.") => {
+            Err(Error::invalid(format!("{} is not 2", header::VERSION)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn required<'a>(envelope: &'a Envelope<'_>, name: &str) -> Result<&'a str> {
+    envelope
+        .header(name)
+        .ok_or_else(|| Error::new(ErrorKind::Undecodable, format!("envelope has no header {name}")))
+}
+
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| Error::invalid(format!("{name} is not a number in its range")))
+}
+
+fn time(envelope: &Envelope<'_>, name: &str) -> Result<Timestamp> {
+    required(envelope, name).and_then(|text| number(name, text)).map(Timestamp::from_micros)
+}
+
+fn sent(envelope: &Envelope<'_>) -> Result<Timestamp> {
+    instant::parse(required(envelope, header::TIMESTAMP)?)
+        .ok_or_else(|| Error::invalid(format!("{} is not a time in UTC by RFC 3339", header::TIMESTAMP)))
+}
+
+fn outbox(envelope: &Envelope<'_>) -> Result<String> {
+    let outbox = required(envelope, header::OUTBOX)?;
+    check_label("outbox instance", outbox)?;
+    Ok(outbox.into())
+}
+
+fn content_type(envelope: &Envelope<'_>) -> Result<String> {
+    let content_type = envelope.header(header::CONTENT_TYPE).unwrap_or(JSON);
+    check_content_type(content_type)?;
+    Ok(content_type.into())
+}
+
+fn user_headers(envelope: &Envelope<'_>) -> Result<Headers> {
+    let mut headers = Headers::default();
+    for (name, value) in &envelope.headers {
+        if !name.starts_with(RESERVED_HEADER_PREFIX) {
+            headers.insert(name.as_ref(), value.as_ref())?;
+        }
+    }
+    Ok(headers)
+}
+
+fn signature(envelope: &Envelope<'_>) -> Result<Option<Signature>> {
+    match (envelope.header(header::KEY_ID), envelope.header(header::HMAC)) {
+        (None, None) => Ok(None),
+        (Some(key_id), Some(mac)) => {
+            let mac = Mac::from_base64(mac)
+                .ok_or_else(|| Error::invalid(format!("{} is not base64 of 32 bytes", header::HMAC)))?;
+            Ok(Some(Signature { key_id: KeyId::new(key_id)?, mac }))
+        }
+        _ => Err(Error::invalid(format!("{} and {} must come together", header::KEY_ID, header::HMAC))),
+    }
+}

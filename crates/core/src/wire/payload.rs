@@ -1,0 +1,162 @@
+//! The payload as text in an envelope, and back.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::limits::{DEPTH_MAX, at_most, is_deeper};
+use super::{header, json};
+use crate::name::NAME_CHARS_MAX;
+use crate::{Error, Message, Payload, Result};
+
+/// How the payload stands in the envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// As it is: JSON, byte for byte.
+    Plain,
+    /// As a string in base64: everything that is not JSON by its type and by its bytes, and the empty payload.
+    Base64,
+}
+
+impl Encoding {
+    /// The value of `rf-encoding`; empty if the header is absent.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Base64 => "base64",
+        }
+    }
+
+    pub(super) fn from_header(value: Option<&str>) -> Result<Self> {
+        match value {
+            None => Ok(Self::Plain),
+            Some("base64") => Ok(Self::Base64),
+            Some(_) => Err(Error::invalid(format!("{} is not base64", header::ENCODING))),
+        }
+    }
+}
+
+/// Refuses a content type that no envelope can carry: one of more than 255 characters or with a control
+/// character. For outboxes to ask before they accept a message.
+///
+/// # Errors
+/// [`Invalid`](crate::ErrorKind::Invalid).
+pub fn check_content_type(content_type: &str) -> Result<()> {
+    check_label("content type", content_type)
+}
+
+/// Like a name, but may be empty.
+pub(super) fn check_label(what: &str, text: &str) -> Result<()> {
+    at_most(&format!("characters of {what}"), text.chars().count(), NAME_CHARS_MAX)?;
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("{what} contains a control character")));
+    }
+    Ok(())
+}
+
+/// A payload as it is written into an envelope.
+pub(super) struct PayloadText<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) encoding: Encoding,
+    pub(super) sha256: [u8; 32],
+}
+
+impl<'a> PayloadText<'a> {
+    pub(super) fn of(message: &'a Message) -> Self {
+        let (text, encoding) = match plain(&message.content_type, message.payload.as_bytes()) {
+            Some(text) => (Cow::Borrowed(text), Encoding::Plain),
+            None => (Cow::Owned(base64_string(message.payload.as_bytes())), Encoding::Base64),
+        };
+        let sha256 = sha256(&text);
+        Self { text, encoding, sha256 }
+    }
+}
+
+impl fmt::Debug for PayloadText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} bytes, {:?}]", self.text.len(), self.encoding)
+    }
+}
+
+/// The payload, if it can stand in an envelope and come out of it byte for byte.
+fn plain<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
+    // What a receiver's depth limit would refuse still passes as base64, and so does the white space around a
+    // value, which a parser of the envelope would not give back.
+    if !is_json(content_type) || is_deeper(payload, DEPTH_MAX - 1) {
+        return None;
+    }
+    let raw: &RawValue = serde_json::from_slice(payload).ok()?;
+    (raw.get().len() == payload.len()).then(|| raw.get())
+}
+
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == crate::message::JSON || essence.ends_with("+json")
+}
+
+fn base64_string(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4 + 2);
+    text.push('"');
+    STANDARD.encode_string(bytes, &mut text);
+    text.push('"');
+    text
+}
+
+/// The payload that `text` stands for, of at most `bytes_max` bytes.
+pub(super) fn decode(text: &str, encoding: Encoding, bytes_max: usize) -> Result<Payload> {
+    let payload = match encoding {
+        Encoding::Plain => text.as_bytes().to_vec(),
+        Encoding::Base64 => STANDARD
+            .decode(json::text("payload", text)?.as_bytes())
+            // The cause would quote a byte of the payload.
+            .map_err(|_| Error::invalid("payload is not in base64, as its encoding says"))?,
+    };
+    at_most("bytes of payload", payload.len(), bytes_max)?;
+    Ok(Payload::new(payload))
+}
+
+pub(super) fn sha256(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rf_09_json_is_known_by_its_type() {
+        for json in ["application/json", "Application/JSON; charset=utf-8", "application/vnd.shop+json ;v=1"]
+        {
+            assert!(is_json(json), "{json}");
+        }
+        for other in ["", "text/plain", "application/jsonl", "application/json-seq", "text/plain; x=+json"] {
+            assert!(!is_json(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn rf_09_only_what_survives_stands_as_it_is() {
+        let json = |payload| plain("application/json", payload);
+        for payload in
+            [&b"null"[..], b"1e999", br#"{"a":1,"a":2}"#, "\"\u{fffe}é\"".as_bytes(), br#""\ud800""#]
+        {
+            assert_eq!(json(payload).map(str::as_bytes), Some(payload));
+        }
+        for payload in [&b""[..], b" 1", b"1\n", b"{", b"1 2", b"\"\xff\"", b"\xef\xbb\xbf1", b"nul"] {
+            assert_eq!(json(payload), None);
+        }
+        assert_eq!(plain("text/plain", b"1"), None);
+    }
+
+    #[test]
+    fn s16_json_too_deep_for_receivers_travels_as_base64() {
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(plain("application/json", nested(DEPTH_MAX - 1).as_bytes()).is_some());
+        assert!(plain("application/json", nested(DEPTH_MAX).as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,8 @@
+//! Envelopes and their signatures, from the outside: round trips, hostile input, published vectors.
+
+mod generate;
+mod limits;
+mod shape;
+mod signing;
+mod vectors;
+mod wire;

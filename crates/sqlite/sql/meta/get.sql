@@ -1,0 +1,1 @@
+SELECT value FROM /*p*/twobox_meta WHERE name = ?1;

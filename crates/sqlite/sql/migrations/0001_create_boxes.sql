@@ -1,0 +1,258 @@
+-- The outbox as a log with cursors, the inbox as a row per message, and the views people expect.
+-- `/*p*/` is where the table prefix goes; the file runs as it stands with the default, empty one.
+
+-- One insert per message, never updated. AUTOINCREMENT, because a reused seq below a cursor would be skipped.
+-- The defaults let any language enqueue with a plain INSERT; see docs/SQL.md.
+CREATE TABLE /*p*/outbox_log (
+    seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id     TEXT NOT NULL
+        -- A UUIDv7 made of the wall clock and chance, in functions that SQLite has had for many years.
+        DEFAULT (printf('%08x-%04x-7%03x-%04x-%012x',
+            CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) >> 16,
+            CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) & 0xffff,
+            random() & 0xfff,
+            0x8000 | (random() & 0x3fff),
+            random() & 0xffffffffffff))
+        CHECK (length(message_id) BETWEEN 1 AND 255),
+    source         TEXT NOT NULL CHECK (length(source) BETWEEN 1 AND 255),
+    destination    TEXT NOT NULL CHECK (length(destination) BETWEEN 1 AND 255),
+    endpoint       TEXT NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
+    message_type   TEXT NOT NULL DEFAULT 'Signal'
+        CHECK (message_type IN ('Signal', 'Command', 'PushCall', 'Response')),
+    payload        ANY NOT NULL CHECK (typeof(payload) IN ('text', 'blob')),
+    content_type   TEXT NOT NULL DEFAULT 'application/json',
+    correlation_id TEXT,
+    ordering_key   TEXT,
+    headers        TEXT,
+    created_at     INTEGER NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)),
+    due_at         INTEGER,
+    expires_at     INTEGER
+) STRICT;
+
+-- Looking up a message by id must not scan. Not unique: two services may share the file, and ids of one
+-- source are made unique by whoever mints them. UUIDv7 ids grow this index at its right edge only.
+CREATE INDEX /*p*/outbox_log_message_id ON /*p*/outbox_log (message_id);
+
+-- One row per source and destination: the cursor, the lease that fences it, the breaker, the counters.
+CREATE TABLE /*p*/outbox_lanes (
+    lane_id       INTEGER PRIMARY KEY,
+    source        TEXT NOT NULL,
+    destination   TEXT NOT NULL,
+    cursor        INTEGER NOT NULL DEFAULT 0,
+    sending       INTEGER NOT NULL DEFAULT 0,
+    next_joined   INTEGER NOT NULL DEFAULT 1,
+    lease_owner   TEXT,
+    lease_token   INTEGER NOT NULL DEFAULT 0,
+    lease_until   INTEGER NOT NULL DEFAULT 0,
+    registered_at INTEGER NOT NULL,
+    retries_max   INTEGER,
+    held_since    INTEGER,
+    held_error    TEXT,
+    next_probe_at INTEGER,
+    sent          INTEGER NOT NULL DEFAULT 0,
+    failed        INTEGER NOT NULL DEFAULT 0,
+    expired       INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (source, destination)
+) STRICT;
+
+-- One row per acknowledged batch: when the messages from first_seq to last_seq of the lane were sent.
+CREATE TABLE /*p*/outbox_receipts (
+    lane_id   INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    sent_at   INTEGER NOT NULL,
+    messages  INTEGER NOT NULL,
+    PRIMARY KEY (lane_id, last_seq)
+) STRICT, WITHOUT ROWID;
+
+-- Messages that failed, are scheduled, are held behind a head, or died. They carry their payload, so the log
+-- can be trimmed without them.
+CREATE TABLE /*p*/outbox_waiting (
+    seq             INTEGER PRIMARY KEY,
+    lane_id         INTEGER NOT NULL,
+    message_id      TEXT NOT NULL,
+    source          TEXT NOT NULL,
+    destination     TEXT NOT NULL,
+    endpoint        TEXT NOT NULL,
+    message_type    TEXT NOT NULL,
+    payload         ANY NOT NULL,
+    content_type    TEXT NOT NULL,
+    correlation_id  TEXT,
+    ordering_key    TEXT,
+    headers         TEXT,
+    created_at      INTEGER NOT NULL,
+    due_at          INTEGER,
+    expires_at      INTEGER NOT NULL,
+    replay          INTEGER NOT NULL DEFAULT 0,
+    state           TEXT NOT NULL CHECK (state IN ('Pending', 'Sent', 'Failed', 'Expired')),
+    attempts        INTEGER NOT NULL DEFAULT 0,
+    -- Place among the waiting messages: set once, when it fails, is held or comes due. NULL while scheduled.
+    joined          INTEGER,
+    -- Whether later messages of the ordering key must wait for this one.
+    holds_key       INTEGER NOT NULL DEFAULT 0 CHECK (holds_key IN (0, 1)),
+    -- NULL while scheduled, held behind another message of the key, or finished.
+    next_attempt_at INTEGER,
+    last_attempt_at INTEGER,
+    last_error      TEXT,
+    reason          TEXT,
+    finished_at     INTEGER,
+    -- 0: the dead-letter callback is still due. NULL: not dead.
+    announced       INTEGER,
+    replayed_as     TEXT,
+    CHECK ((state = 'Pending') = (finished_at IS NULL)),
+    CHECK ((state IN ('Failed', 'Expired')) = (reason IS NOT NULL)),
+    CHECK (next_attempt_at IS NULL OR (state = 'Pending' AND joined IS NOT NULL))
+) STRICT;
+
+CREATE INDEX /*p*/outbox_waiting_message_id ON /*p*/outbox_waiting (message_id);
+CREATE INDEX /*p*/outbox_waiting_retry ON /*p*/outbox_waiting (lane_id, next_attempt_at)
+    WHERE next_attempt_at IS NOT NULL;
+CREATE INDEX /*p*/outbox_waiting_scheduled ON /*p*/outbox_waiting (lane_id, due_at)
+    WHERE state = 'Pending' AND joined IS NULL;
+CREATE INDEX /*p*/outbox_waiting_expiry ON /*p*/outbox_waiting (lane_id, expires_at)
+    WHERE state = 'Pending';
+CREATE INDEX /*p*/outbox_waiting_key ON /*p*/outbox_waiting (lane_id, ordering_key, joined, seq)
+    WHERE holds_key = 1;
+CREATE INDEX /*p*/outbox_waiting_blocked ON /*p*/outbox_waiting (lane_id, ordering_key)
+    WHERE holds_key = 1 AND finished_at IS NOT NULL;
+CREATE INDEX /*p*/outbox_waiting_dead ON /*p*/outbox_waiting (finished_at, seq)
+    WHERE reason IS NOT NULL;
+CREATE INDEX /*p*/outbox_waiting_sent ON /*p*/outbox_waiting (finished_at)
+    WHERE state = 'Sent';
+CREATE INDEX /*p*/outbox_waiting_unannounced ON /*p*/outbox_waiting (source, seq)
+    WHERE announced = 0;
+
+-- Failed attempts, the last few of each message. Success leaves none.
+CREATE TABLE /*p*/outbox_attempts (
+    attempt_id INTEGER PRIMARY KEY,
+    seq        INTEGER NOT NULL,
+    replay     INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    error      TEXT NOT NULL
+) STRICT;
+CREATE INDEX /*p*/outbox_attempts_seq ON /*p*/outbox_attempts (seq);
+
+-- Keys under which a message was enqueued, so that it is enqueued once.
+CREATE TABLE /*p*/outbox_once (
+    source     TEXT NOT NULL,
+    once_key   TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (source, once_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX /*p*/outbox_once_created ON /*p*/outbox_once (created_at);
+
+-- One row per consumer and source: the purge watermark and what it is derived from.
+CREATE TABLE /*p*/inbox_peers (
+    peer_id          INTEGER PRIMARY KEY,
+    consumer         TEXT NOT NULL,
+    source           TEXT NOT NULL,
+    newest_available INTEGER NOT NULL DEFAULT -9223372036854775808,
+    watermark        INTEGER NOT NULL DEFAULT -9223372036854775808,
+    done             INTEGER NOT NULL DEFAULT 0,
+    duplicates       INTEGER NOT NULL DEFAULT 0,
+    dead             INTEGER NOT NULL DEFAULT 0,
+    conflicts        INTEGER NOT NULL DEFAULT 0,
+    too_old          INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (consumer, source)
+) STRICT;
+
+-- Dedup record and stored response.
+CREATE TABLE /*p*/inbox (
+    peer_id       INTEGER NOT NULL,
+    message_id    TEXT NOT NULL CHECK (length(message_id) BETWEEN 1 AND 255),
+    status        TEXT NOT NULL CHECK (status IN ('Seen', 'Processing', 'Done', 'Dead', 'Expired')),
+    endpoint      TEXT NOT NULL,
+    message_type  TEXT NOT NULL,
+    body_hash     BLOB NOT NULL CHECK (length(body_hash) = 32),
+    available_at  INTEGER NOT NULL,
+    received_at   INTEGER NOT NULL,
+    processed_at  INTEGER,
+    replay        INTEGER NOT NULL DEFAULT 0,
+    response_type TEXT,
+    response      BLOB,
+    error         TEXT,
+    PRIMARY KEY (peer_id, message_id),
+    CHECK (status <> 'Done' OR (processed_at IS NOT NULL AND response IS NOT NULL)),
+    CHECK (status <> 'Dead' OR error IS NOT NULL)
+) STRICT;
+-- The sweeper purges final rows by the senders' time; dead letters stay and must not be in its way.
+CREATE INDEX /*p*/inbox_purgeable ON /*p*/inbox (peer_id, available_at) WHERE status IN ('Done', 'Expired');
+
+-- Small facts: schema version, outbox instance, how far destinations were discovered, the sweeper's lease.
+CREATE TABLE /*p*/twobox_meta (
+    name  TEXT PRIMARY KEY,
+    value ANY NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO /*p*/twobox_meta (name, value) VALUES
+    ('outbox_instance', lower(hex(randomblob(16)))),
+    ('dedup_window', 604800000000),
+    ('synced', 0);
+
+-- The outbox as people expect it: one row per message with its status (RF-02).
+CREATE VIEW /*p*/outbox_messages AS
+SELECT
+    l.message_id, l.correlation_id, l.message_type, l.source, l.destination, l.endpoint, l.payload, l.headers,
+    l.ordering_key,
+    CASE
+        WHEN l.seq <= n.cursor THEN 'Sent'
+        WHEN l.seq <= n.sending THEN 'Sending'
+        ELSE 'Pending'
+    END AS status,
+    0 AS retry_count,
+    n.retries_max AS max_retries,
+    NULL AS next_retry_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', r.sent_at / 1e6, 'unixepoch') AS last_attempt_at,
+    NULL AS last_error,
+    strftime('%Y-%m-%dT%H:%M:%fZ', l.created_at / 1e6, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', l.expires_at / 1e6, 'unixepoch') AS expires_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', r.sent_at / 1e6, 'unixepoch') AS sent_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', l.due_at / 1e6, 'unixepoch') AS due_at,
+    CASE WHEN l.seq > n.cursor AND l.seq <= n.sending THEN n.lease_owner END AS lease_owner,
+    l.seq
+FROM /*p*/outbox_log AS l
+LEFT JOIN /*p*/outbox_lanes AS n ON n.source = l.source AND n.destination = l.destination
+LEFT JOIN /*p*/outbox_receipts AS r ON r.lane_id = n.lane_id AND l.seq <= n.cursor AND r.last_seq = (
+    SELECT min(x.last_seq) FROM /*p*/outbox_receipts AS x WHERE x.lane_id = n.lane_id AND x.last_seq >= l.seq)
+WHERE NOT EXISTS (SELECT 1 FROM /*p*/outbox_waiting AS w WHERE w.seq = l.seq)
+UNION ALL
+SELECT
+    w.message_id, w.correlation_id, w.message_type, w.source, w.destination, w.endpoint, w.payload, w.headers,
+    w.ordering_key,
+    w.state,
+    w.attempts,
+    n.retries_max,
+    strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(w.next_attempt_at, iif(w.joined IS NULL, w.due_at, NULL)) / 1e6,
+        'unixepoch'),
+    strftime('%Y-%m-%dT%H:%M:%fZ', w.last_attempt_at / 1e6, 'unixepoch'),
+    w.last_error,
+    strftime('%Y-%m-%dT%H:%M:%fZ', w.created_at / 1e6, 'unixepoch'),
+    strftime('%Y-%m-%dT%H:%M:%fZ', w.expires_at / 1e6, 'unixepoch'),
+    iif(w.state = 'Sent', strftime('%Y-%m-%dT%H:%M:%fZ', w.finished_at / 1e6, 'unixepoch'), NULL),
+    strftime('%Y-%m-%dT%H:%M:%fZ', w.due_at / 1e6, 'unixepoch'),
+    NULL,
+    w.seq
+FROM /*p*/outbox_waiting AS w
+JOIN /*p*/outbox_lanes AS n ON n.lane_id = w.lane_id;
+
+-- The inbox as people expect it (RF-07).
+CREATE VIEW /*p*/inbox_messages AS
+SELECT
+    i.message_id,
+    p.source AS source_service_id,
+    p.consumer,
+    i.endpoint,
+    i.message_type,
+    i.status,
+    strftime('%Y-%m-%dT%H:%M:%fZ', i.received_at / 1e6, 'unixepoch') AS received_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', i.processed_at / 1e6, 'unixepoch') AS processed_at,
+    i.response AS response_payload,
+    i.response_type,
+    i.error AS last_error,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (i.available_at +
+        (SELECT value FROM /*p*/twobox_meta WHERE name = 'dedup_window')) / 1e6, 'unixepoch') AS expires_at
+FROM /*p*/inbox AS i
+JOIN /*p*/inbox_peers AS p ON p.peer_id = i.peer_id;

@@ -1,0 +1,4 @@
+-- The breaker, for people to see: since when, why, next try.
+UPDATE /*p*/outbox_lanes
+SET held_since = iif(?3 IS NULL, NULL, coalesce(held_since, ?5)), held_error = ?3, next_probe_at = ?4
+WHERE lane_id = ?1 AND lease_token = ?2;

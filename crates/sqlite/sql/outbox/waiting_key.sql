@@ -1,0 +1,1 @@
+SELECT ordering_key FROM /*p*/outbox_waiting WHERE seq = ?1;

@@ -1,0 +1,1 @@
+SELECT lane_id FROM /*p*/outbox_waiting WHERE seq = ?1;

@@ -1,0 +1,1 @@
+DELETE FROM /*p*/outbox_attempts WHERE seq = ?1;

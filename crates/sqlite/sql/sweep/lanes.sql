@@ -1,0 +1,1 @@
+SELECT lane_id, source, destination, cursor FROM /*p*/outbox_lanes;

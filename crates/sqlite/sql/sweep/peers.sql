@@ -1,0 +1,1 @@
+SELECT peer_id, newest_available, watermark FROM /*p*/inbox_peers;

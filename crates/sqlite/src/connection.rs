@@ -1,0 +1,141 @@
+//! Opening connections, always with the same settings.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use twobox_core::{Error, ErrorKind, Result};
+
+use crate::error::wrap;
+use crate::options::{Durability, Options};
+
+/// The oldest SQLite without the WAL-reset bug, which can corrupt a database.
+pub(crate) const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Prepared statements kept per connection: ours and a good number of the user's.
+const STATEMENTS_MAX: usize = 256;
+
+/// Everything needed to open one more connection to the same file.
+#[derive(Clone, Debug)]
+pub(crate) struct Opener {
+    pub(crate) path: PathBuf,
+    vfs: Option<String>,
+    busy_timeout: Duration,
+}
+
+impl Opener {
+    pub(crate) fn new(path: &Path, options: &Options) -> Result<Self> {
+        check_version(rusqlite::version_number())?;
+        // An absolute path, so that a process that changes its directory keeps talking about the same file.
+        let path = std::path::absolute(path).map_err(|error| {
+            Error::invalid(format!("no such path: {}", path.display())).with_source(error)
+        })?;
+        Ok(Self { path, vfs: options.vfs.clone(), busy_timeout: options.busy_timeout })
+    }
+
+    /// Whether the file is where its name says, so that it can be watched.
+    pub(crate) fn is_plain_file(&self) -> bool {
+        self.vfs.is_none()
+    }
+
+    /// The one connection that writes.
+    pub(crate) fn writer(&self, durability: Durability) -> Result<Connection> {
+        let connection = self.open()?;
+        let mode: String = connection
+            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+            .map_err(wrap("switch the database to WAL"))?;
+        if !mode.eq_ignore_ascii_case("wal") {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{} cannot use WAL (journal mode is {mode}): use a local file system",
+                    self.path.display()
+                ),
+            ));
+        }
+        // Checkpoints run when the writer says so, not inside somebody's commit.
+        connection
+            .execute_batch(
+                "PRAGMA wal_autocheckpoint = 0; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
+            )
+            .map_err(wrap("set up the writer"))?;
+        set_synchronous(&connection, durability)?;
+        Ok(connection)
+    }
+
+    /// A connection that cannot write.
+    pub(crate) fn reader(&self) -> Result<Connection> {
+        let connection = self.open()?;
+        connection.execute_batch("PRAGMA query_only = ON").map_err(wrap("set up a reader"))?;
+        Ok(connection)
+    }
+
+    fn open(&self) -> Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let attempted = format!("open {}", self.path.display());
+        let connection = match &self.vfs {
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),
+            None => Connection::open_with_flags(&self.path, flags),
+        }
+        .map_err(wrap(&attempted))?;
+        connection.busy_timeout(self.busy_timeout).map_err(wrap(&attempted))?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        connection
+            .execute_batch("PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")
+            .map_err(wrap(&attempted))?;
+        Ok(connection)
+    }
+}
+
+pub(crate) fn set_synchronous(connection: &Connection, durability: Durability) -> Result<()> {
+    let pragma = match durability {
+        Durability::Full => "PRAGMA synchronous = FULL",
+        Durability::ProcessCrash => "PRAGMA synchronous = NORMAL",
+    };
+    connection.execute_batch(pragma).map_err(wrap("set the durability"))
+}
+
+fn check_version(version: i32) -> Result<()> {
+    if version >= SQLITE_VERSION_MIN {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Misconfigured,
+        format!(
+            "SQLite {} can corrupt a database in WAL mode: link 3.51.3 or later (the bundled one is)",
+            rusqlite::version()
+        ),
+    ))
+}
+
+/// Refuses a damaged file before anything is written to it.
+pub(crate) fn check_damage(connection: &Connection, path: &Path, bytes_max: u64) -> Result<()> {
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if bytes == 0 || bytes > bytes_max {
+        return Ok(());
+    }
+    let attempted = format!("check {}", path.display());
+    let verdict: String =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(wrap(&attempted))?;
+    if verdict == "ok" {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Corrupt,
+        format!("{} is damaged ({verdict}): nothing was changed, restore a backup", path.display()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s14_an_sqlite_with_the_wal_reset_bug_is_refused() {
+        assert_eq!(check_version(3_051_002).unwrap_err().kind(), ErrorKind::Misconfigured);
+        check_version(SQLITE_VERSION_MIN).unwrap();
+        check_version(rusqlite::version_number()).unwrap();
+    }
+}

@@ -1,0 +1,288 @@
+//! The handle: opening, transactions, reading.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use rusqlite::Connection;
+use twobox_core::{Clock, Error, ErrorKind, Random, Result};
+
+use crate::connection::Opener;
+use crate::guard::Inside;
+use crate::options::{Drive, Options, SqliteBuilder};
+use crate::reader::Readers;
+use crate::shared::{BoxState, FileIdentity, Shared, touch};
+use crate::wake::Watcher;
+use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Queue, Queued, WriterThread};
+use crate::{SqliteTx, schema};
+
+/// A SQLite database with an outbox and an inbox. Cheap to clone.
+///
+/// When the last handle to a file is dropped, what is queued is finished and the file is closed; that can take
+/// as long as one transaction.
+#[derive(Clone)]
+pub struct Sqlite {
+    database: Arc<Database>,
+    pub(crate) state: Arc<BoxState>,
+    pub(crate) options: Arc<Options>,
+}
+
+/// One open file. Threads end when it is dropped.
+struct Database {
+    shared: Arc<Shared>,
+    core: Arc<Mutex<Core>>,
+    queue: Arc<Queue>,
+    checkpointer: Option<Arc<Checkpointer>>,
+    sweeper_id: String,
+    _watcher: Option<Watcher>,
+    _thread: Option<WriterThread>,
+}
+
+/// The files that are open in this process: a second writer for one of them would be a second lock holder.
+static OPEN: LazyLock<Mutex<HashMap<FileIdentity, Weak<Database>>>> = LazyLock::new(Mutex::default);
+
+impl SqliteBuilder {
+    /// Opens the file, creating it if it does not exist. Creates no tables: see [`Sqlite::migrate`].
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt), [`ReadOnly`](ErrorKind::ReadOnly) or
+    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be used,
+    /// [`Misconfigured`](ErrorKind::Misconfigured) if the linked SQLite is too old or the file is open in this
+    /// process with another durability, [`Schema`](ErrorKind::Schema) if a newer version has migrated it.
+    #[expect(
+        clippy::unused_async,
+        reason = "opening is one blocking moment today; callers must not depend on it"
+    )]
+    pub async fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
+        let options = Arc::new(self.options);
+        let database = Database::open(path.as_ref(), &options)?;
+        let state = database.shared.box_state(&options.prefix);
+        let found = database
+            .shared
+            .readers
+            .with_checkpointer(|connection| schema::version(connection, &options.prefix, &state.sql))?;
+        if found > schema::version_wanted() {
+            schema::check(found, &options.prefix)?;
+        }
+        if found == schema::version_wanted() {
+            state.set_migrated();
+        }
+        Ok(Sqlite { database, state, options })
+    }
+}
+
+impl Database {
+    fn open(path: &Path, options: &Options) -> Result<Arc<Self>> {
+        let opener = Opener::new(path, options)?;
+        if !opener.is_plain_file() {
+            return Self::start(opener, options);
+        }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, database| database.strong_count() > 0);
+        let known = FileIdentity::of(&opener.path).and_then(|identity| open.get(&identity)?.upgrade());
+        if let Some(database) = known {
+            return database.agree(options);
+        }
+        let database = Self::start(opener, options)?;
+        if let Some(identity) = FileIdentity::of(&database.shared.opener.path) {
+            open.insert(identity, Arc::downgrade(&database));
+        }
+        Ok(database)
+    }
+
+    fn agree(self: Arc<Self>, options: &Options) -> Result<Arc<Self>> {
+        let (here, there) = (options.durability, self.shared.options.durability);
+        if here == there && options.drive == self.shared.options.drive {
+            return Ok(self);
+        }
+        Err(Error::new(
+            ErrorKind::Misconfigured,
+            format!(
+                "the file is open in this process with durability {there:?}, not {here:?}, or is driven otherwise: use the same everywhere"
+            ),
+        ))
+    }
+
+    fn start(opener: Opener, options: &Options) -> Result<Arc<Self>> {
+        let readers = Readers::new(opener.clone(), options.readers, options.drive)?;
+        let mut shared = Shared::new(opener.clone(), options.clone(), readers);
+        drop(opener.writer(options.durability)?); // creates the file
+        shared.remember_file();
+        let shared = Arc::new(shared);
+        let core = Arc::new(Mutex::new(Core::new(Arc::clone(&shared))?));
+        let queue = Arc::new(Queue::new(options.queue_max));
+        let (mut checkpointer, mut thread, mut watcher) = (None, None, None);
+        if options.drive == Drive::Thread {
+            let running = Checkpointer::spawn(Arc::clone(&shared))?;
+            thread = Some(WriterThread::spawn(Arc::clone(&core), Arc::clone(&queue), Arc::clone(&running))?);
+            checkpointer = Some(running);
+            if opener.is_plain_file() {
+                watcher = Some(Watcher::spawn(Arc::clone(&shared))?);
+            }
+        }
+        let sweeper_id = format!("{:016x}", options.random.next_u64());
+        Ok(Arc::new(Self {
+            shared,
+            core,
+            queue,
+            checkpointer,
+            sweeper_id,
+            _watcher: watcher,
+            _thread: thread,
+        }))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.checkpointer.iter().for_each(|checkpointer| checkpointer.close());
+    }
+}
+
+impl Sqlite {
+    /// Opens a file with the defaults. See [`SqliteBuilder::open`].
+    ///
+    /// # Errors
+    /// As [`SqliteBuilder::open`].
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(path).await
+    }
+
+    /// Options for opening a file.
+    pub fn builder() -> SqliteBuilder {
+        SqliteBuilder { options: Options::default() }
+    }
+
+    /// Creates or upgrades the tables. Safe to call at every start and from several processes at once.
+    ///
+    /// # Errors
+    /// [`Schema`](ErrorKind::Schema) if a newer version has migrated the file, or the database's own error.
+    pub async fn migrate(&self) -> Result<()> {
+        let prefix = self.options.prefix.clone();
+        self.write(Class::Synced, move |tx| schema::migrate(tx.connection, &prefix, tx.sql)).await?;
+        self.state.set_migrated();
+        Ok(())
+    }
+
+    /// The migrations as SQL, for a migration tool of your own.
+    #[must_use]
+    pub fn migrations_sql(&self) -> String {
+        schema::print(&self.options.prefix)
+    }
+
+    /// Runs `work` in a transaction that commits together with those of other callers, and returns once that
+    /// commit is durable.
+    ///
+    /// `work` may run more than once, because a neighbour may spoil the shared transaction; only one run
+    /// commits. It gets its own savepoint, so its failure undoes its own work alone.
+    ///
+    /// # Errors
+    /// The closure's own error, or the database's. [`CommitUnknown`](ErrorKind::CommitUnknown): it may have
+    /// committed; repeat it under the same [once key](crate::Once). [`Reentrant`](ErrorKind::Reentrant): called
+    /// from inside a transaction.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before it was first polled does nothing; after that the transaction may commit.
+    pub async fn transaction<T, E, F>(&self, work: F) -> std::result::Result<T, E>
+    where
+        F: FnMut(&mut SqliteTx<'_>) -> std::result::Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.write(Class::Synced, work).await
+    }
+
+    /// Runs one group of queued transactions on the calling thread, when opened with [`Drive::Manual`]. Returns
+    /// whether there was anything to do.
+    pub fn step(&self) -> bool {
+        let mut jobs = self.database.queue.drain();
+        let mut core = crate::writer::lock(&self.database.core);
+        let any = !jobs.is_empty();
+        while !jobs.is_empty() {
+            jobs = core.step(jobs);
+        }
+        core.tick();
+        core.checkpoint_inline();
+        any
+    }
+
+    /// Steps whenever something is queued, for ever: drives a database opened with [`Drive::Manual`] from a
+    /// task of a single-threaded runtime.
+    pub async fn drive(&self) {
+        loop {
+            while self.step() {}
+            self.database.queue.arrived().await;
+        }
+    }
+
+    /// The clock the store dates things with.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.options.clock)
+    }
+
+    /// The store's source of chance.
+    #[must_use]
+    pub fn random(&self) -> Arc<dyn Random> {
+        Arc::clone(&self.options.random)
+    }
+
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.database.shared.opener.path
+    }
+
+    /// Runs `work` on the writer, as durable as `class` asks.
+    pub(crate) async fn write<T, E, F>(&self, class: Class, work: F) -> std::result::Result<T, E>
+    where
+        F: FnMut(&mut SqliteTx<'_>) -> std::result::Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let (job, receiver) = ClosureJob::new(class, work);
+        self.submit(Box::new(job)).await?;
+        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+    }
+
+    /// Queues a job for the writer.
+    pub(crate) async fn submit(&self, job: Box<dyn Job>) -> Result<()> {
+        Inside::refuse()?;
+        let permit = self.database.queue.place().await?;
+        self.database.queue.push(Queued { job, sql: Arc::clone(&self.state.sql), _permit: permit })
+    }
+
+    /// Runs a short read.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection, &crate::sql::Sql) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        Inside::refuse()?;
+        let sql = Arc::clone(&self.state.sql);
+        self.database.shared.readers.read(move |connection| query(connection, &sql)).await
+    }
+
+    /// Completes once everything that is visible now would survive a power cut.
+    pub(crate) async fn barrier(&self) -> Result<()> {
+        self.write(Class::Barrier, |tx| touch(tx.connection, tx.sql).map_err(crate::error::wrap("sync")))
+            .await
+    }
+
+    /// Who sweeps, when several processes could.
+    pub(crate) fn sweeper_id(&self) -> String {
+        self.database.sweeper_id.clone()
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.database.shared.epoch()
+    }
+}
+
+impl std::fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("path", &self.path())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

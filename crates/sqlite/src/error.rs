@@ -1,0 +1,50 @@
+//! From SQLite's errors to ours.
+
+use rusqlite::ErrorCode;
+use twobox_core::{Error, ErrorKind};
+
+/// Wraps an error of a statement: what was attempted, and what the caller can do about it.
+pub(crate) fn wrap(attempted: &str) -> impl FnOnce(rusqlite::Error) -> Error + '_ {
+    move |error| Error::new(kind(&error), remedy(attempted, kind(&error))).with_source(error)
+}
+
+/// What a caller can act on.
+pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
+    let rusqlite::Error::SqliteFailure(failure, text) = error else {
+        return match error {
+            rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..) => ErrorKind::Undecodable,
+            rusqlite::Error::SqlInputError { msg, .. } if msg.starts_with("no such table") => {
+                ErrorKind::Schema
+            }
+            _ => ErrorKind::Statement,
+        };
+    };
+    match failure.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Busy,
+        ErrorCode::ReadOnly => ErrorKind::ReadOnly,
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
+        ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory => {
+            ErrorKind::Unavailable
+        }
+        ErrorCode::AuthorizationForStatementDenied => ErrorKind::Invalid,
+        _ if text.as_deref().is_some_and(|text| text.starts_with("no such table")) => ErrorKind::Schema,
+        _ => ErrorKind::Statement,
+    }
+}
+
+fn remedy(attempted: &str, kind: ErrorKind) -> String {
+    let remedy = match kind {
+        ErrorKind::Busy => "another connection holds the write lock; keep transactions short",
+        ErrorKind::ReadOnly => "the database is read-only; check its permissions and those of its directory",
+        ErrorKind::Corrupt => "the database is damaged; nothing was changed, restore a backup",
+        ErrorKind::Schema => "a table is missing; call migrate() or run the printed migrations first",
+        ErrorKind::Invalid => {
+            "transaction control, ATTACH and PRAGMA are not allowed inside a transaction that Twobox commits"
+        }
+        _ => return format!("cannot {attempted}"),
+    };
+    format!("cannot {attempted}: {remedy}")
+}

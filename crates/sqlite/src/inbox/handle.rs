@@ -1,0 +1,240 @@
+//! One delivery: dedup row first, handler, guard (S3).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use twobox_core::config::CLOCK_SKEW_MAX;
+use twobox_core::handler::shorten;
+use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStatus};
+use twobox_core::{
+    Error, ErrorKind, HandlerResult, Payload, Refusal, Response, Result, Timestamp, crash_point,
+};
+
+use super::SqliteHandler;
+use super::job::Peer;
+use crate::SqliteTx;
+use crate::options::Options;
+use crate::sql::Sql;
+use crate::tx::as_user_code;
+
+/// When to ask again about a message that somebody else is handling.
+const IN_PROGRESS_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a delivery leaves nothing behind: its savepoint is rolled back and the sender is told.
+enum Undo {
+    Answer(Answer),
+    Reject(String),
+}
+
+impl From<Error> for Undo {
+    fn from(error: Error) -> Self {
+        Self::Answer(Answer::Retry { after: None, error: shorten(&error.chain()) })
+    }
+}
+
+/// What the dedup row says.
+enum Claim {
+    Run,
+    Known(Answer),
+}
+
+pub(super) trait Handle {
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> Answer;
+}
+
+impl Handle for Delivery<SqliteHandler> {
+    /// Handles the delivery in a savepoint of its own.
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> Answer {
+        let now = options.clock.now();
+        if self.message.available > now.plus(CLOCK_SKEW_MAX) {
+            let ahead = self.message.available.since(now);
+            return Answer::Retry {
+                after: Some(ahead.saturating_sub(CLOCK_SKEW_MAX)),
+                error: format!("dated {ahead:?} ahead of the receiver's clock"),
+            };
+        }
+        let outcome = tx.savepoint(|tx| attempt(self, tx, options, peer, now));
+        match outcome {
+            Ok(answer) => answer,
+            Err(Undo::Answer(answer)) => answer,
+            Err(Undo::Reject(error)) => match tx.savepoint(|tx| store_rejection(self, tx, peer, now, &error))
+            {
+                Ok(()) => Answer::Rejected { error },
+                Err(failed) => Answer::Retry { after: None, error: shorten(&failed.chain()) },
+            },
+        }
+    }
+}
+
+fn attempt(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    options: &Options,
+    peer: &Peer,
+    now: Timestamp,
+) -> std::result::Result<Answer, Undo> {
+    match claim(delivery, tx, peer, now)? {
+        Claim::Known(answer) => return Ok(answer),
+        Claim::Run => {}
+    }
+    crash_point!("inbox.claimed");
+    let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
+    let response = run(handler, tx, delivery).map_err(refused)?;
+    crash_point!("inbox.handled");
+    if response.body.len() > options.response_bytes_max {
+        return Err(Undo::Reject(format!(
+            "the handler's response of {} bytes exceeds response_bytes_max ({})",
+            response.body.len(),
+            options.response_bytes_max
+        )));
+    }
+    store_response(delivery, tx, peer, now, &response)?;
+    Ok(Answer::Done(response))
+}
+
+/// Writes the dedup row, or finds out what is known about the message.
+fn claim(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    peer: &Peer,
+    now: Timestamp,
+) -> std::result::Result<Claim, Undo> {
+    if insert_claim(delivery, tx, peer, now)? {
+        // Without a row, a message at or below the watermark may have been handled and forgotten (S9).
+        let forgotten = delivery.message.available.as_micros() <= peer.watermark;
+        return if forgotten { Err(Undo::Answer(Answer::TooOld)) } else { Ok(Claim::Run) };
+    }
+    let id = delivery.message.id.as_str();
+    let known =
+        record(tx.connection, tx.sql, peer.id, id).map_err(crate::error::wrap("read an inbox row"))?;
+    let Some(known) = known else {
+        return Err(Error::new(ErrorKind::Statement, "an inbox row vanished while it was read").into());
+    };
+    if known.body_hash != delivery.body_hash {
+        return Ok(Claim::Known(Answer::Conflict));
+    }
+    let again = delivery.message.replay > known.replay && delivery.handler.is_some();
+    match known.status {
+        InboxStatus::Done => {
+            Ok(Claim::Known(Answer::Duplicate(known.response.unwrap_or_else(Response::empty))))
+        }
+        InboxStatus::Dead if again => {
+            let values = params![peer.id, id, delivery.message.replay];
+            one_row(tx.execute(&tx.sql.reclaim, values)?)?;
+            Ok(Claim::Run)
+        }
+        InboxStatus::Dead | InboxStatus::Expired => {
+            Ok(Claim::Known(Answer::Rejected { error: known.error.unwrap_or_else(|| "expired".into()) }))
+        }
+        InboxStatus::Seen | InboxStatus::Processing => {
+            Ok(Claim::Known(Answer::InProgress { after: IN_PROGRESS_AFTER }))
+        }
+    }
+}
+
+fn insert_claim(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    peer: &Peer,
+    now: Timestamp,
+) -> Result<bool> {
+    let message = &delivery.message;
+    let values = params![
+        peer.id,
+        message.id.as_str(),
+        message.endpoint.as_str(),
+        message.message_type.as_str(),
+        delivery.body_hash,
+        message.available.as_micros(),
+        now.as_micros(),
+        message.replay
+    ];
+    Ok(tx.execute(&tx.sql.claim, values)? == 1)
+}
+
+/// Runs the handler. A panic is a failure, never a crash of the writer (S6).
+fn run(
+    handler: &SqliteHandler,
+    tx: &mut SqliteTx<'_>,
+    delivery: &Delivery<SqliteHandler>,
+) -> HandlerResult<Response> {
+    let result =
+        as_user_code(tx, |tx| catch_unwind(AssertUnwindSafe(|| handler.call(tx, &delivery.message))));
+    let response = result.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")))?;
+    tx.check()?; // swallowing an SQL error cannot commit half an effect (S4)
+    Ok(response)
+}
+
+fn refused(refusal: Refusal) -> Undo {
+    if refusal.is_reject() {
+        return Undo::Reject(refusal.error().into());
+    }
+    Undo::Answer(Answer::Retry { after: refusal.after(), error: refusal.error().into() })
+}
+
+/// The guard: the last statement of a handled message must touch exactly one row.
+fn store_response(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    peer: &Peer,
+    now: Timestamp,
+    response: &Response,
+) -> Result<()> {
+    let id = delivery.message.id.as_str();
+    let values = params![peer.id, id, now.as_micros(), response.content_type, response.body.as_bytes()];
+    one_row(tx.execute(&tx.sql.done, values)?)
+}
+
+/// A rejection's effects are rolled back, but the rejection itself is kept.
+fn store_rejection(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    peer: &Peer,
+    now: Timestamp,
+    error: &str,
+) -> Result<()> {
+    let id = delivery.message.id.as_str();
+    if !insert_claim(delivery, tx, peer, now)? {
+        one_row(tx.execute(&tx.sql.reclaim, params![peer.id, id, delivery.message.replay])?)?;
+    }
+    one_row(tx.execute(&tx.sql.dead, params![peer.id, id, now.as_micros(), error])?)
+}
+
+fn one_row(changed: usize) -> Result<()> {
+    if changed == 1 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Statement,
+        "the inbox row of this message was changed from outside its transaction, so nothing was committed",
+    ))
+}
+
+/// The row of a message.
+pub(super) fn record(
+    connection: &Connection,
+    sql: &Sql,
+    peer: i64,
+    id: &str,
+) -> rusqlite::Result<Option<InboxRecord>> {
+    let mut statement = connection.prepare_cached(&sql.inbox_get)?;
+    statement
+        .query_row(params![peer, id], |row| {
+            let status: String = row.get(0)?;
+            let content_type: Option<String> = row.get(4)?;
+            let body: Option<Vec<u8>> = row.get(5)?;
+            let response = content_type.zip(body);
+            Ok(InboxRecord {
+                // The schema allows no other text; were there one, nothing may be concluded from the row.
+                status: status.parse().unwrap_or(InboxStatus::Processing),
+                body_hash: row.get(1)?,
+                replay: row.get(2)?,
+                processed: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_micros),
+                response: response
+                    .map(|(content_type, body)| Response { content_type, body: Payload::new(body) }),
+                error: row.get(6)?,
+            })
+        })
+        .optional()
+}

@@ -1,0 +1,211 @@
+//! A batch of deliveries as a job of the writer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::params;
+use tokio::sync::oneshot;
+use twobox_core::handler::shorten;
+use twobox_core::ports::{Answer, Delivery, KeyGate};
+use twobox_core::{Consumer, Error, Result, Source, crash_point};
+
+use super::SqliteHandler;
+use super::handle::Handle;
+use crate::SqliteTx;
+use crate::options::Options;
+use crate::writer::{Budget, Class, Job, Progress};
+
+/// Handles deliveries in order, as many per group as the group's time allows.
+pub(super) struct ProcessJob {
+    options: Arc<Options>,
+    deliveries: Vec<Delivery<SqliteHandler>>,
+    answers: Vec<Answer>,
+    /// How many answers are committed.
+    committed: usize,
+    gate: KeyGate,
+    peers: HashMap<(Consumer, Source), Peer>,
+    /// When the request's time is up, on the monotonic clock.
+    deadline: Duration,
+    reply: oneshot::Sender<Result<Vec<Answer>>>,
+}
+
+/// A consumer and source, with what this group adds to its counters.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) id: i64,
+    pub(super) watermark: i64,
+    newest: i64,
+    done: i64,
+    duplicates: i64,
+    dead: i64,
+    conflicts: i64,
+    too_old: i64,
+}
+
+impl Peer {
+    pub(super) fn new(id: i64, watermark: i64) -> Self {
+        Self { id, watermark, newest: i64::MIN, done: 0, duplicates: 0, dead: 0, conflicts: 0, too_old: 0 }
+    }
+
+    fn count(&mut self, answer: &Answer, available: i64) {
+        match answer {
+            Answer::Done(_) => {
+                self.done += 1;
+                self.newest = self.newest.max(available);
+            }
+            Answer::Rejected { .. } => {
+                self.dead += 1;
+                self.newest = self.newest.max(available);
+            }
+            Answer::Duplicate(_) => self.duplicates += 1,
+            Answer::Conflict => self.conflicts += 1,
+            Answer::TooOld => self.too_old += 1,
+            _ => {}
+        }
+    }
+}
+
+impl ProcessJob {
+    pub(super) fn new(
+        options: &Arc<Options>,
+        deliveries: Vec<Delivery<SqliteHandler>>,
+        budget: Duration,
+    ) -> (Self, oneshot::Receiver<Result<Vec<Answer>>>) {
+        let (reply, receiver) = oneshot::channel();
+        let job = Self {
+            options: Arc::clone(options),
+            answers: Vec::with_capacity(deliveries.len()),
+            deliveries,
+            committed: 0,
+            gate: KeyGate::default(),
+            peers: HashMap::new(),
+            deadline: options.clock.monotonic().saturating_add(budget),
+            reply,
+        };
+        (job, receiver)
+    }
+
+    /// Handles the next delivery.
+    fn next(&mut self, tx: &mut SqliteTx<'_>) {
+        let delivery = &self.deliveries[self.answers.len()];
+        let message = Arc::clone(&delivery.message);
+        let answer = if self.gate.holds(&message) {
+            Answer::Held
+        } else {
+            let peer = peer(&mut self.peers, tx, delivery);
+            let answer = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
+            answer.unwrap_or_else(|failed| failed)
+        };
+        self.gate.note(&message, &answer);
+        if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
+            peer.count(&answer, message.available.as_micros());
+        }
+        self.answers.push(answer);
+    }
+
+    /// Writes what this group adds to the counters, in the group's transaction.
+    fn flush(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
+        for peer in self.peers.values() {
+            tx.execute(
+                &tx.sql.peer_count,
+                params![
+                    peer.id,
+                    peer.newest,
+                    peer.done,
+                    peer.duplicates,
+                    peer.dead,
+                    peer.conflicts,
+                    peer.too_old
+                ],
+            )?;
+        }
+        self.peers.clear();
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        if self.answers.len() == self.deliveries.len() { Progress::Finished } else { Progress::More }
+    }
+}
+
+/// Finds or creates the row of a consumer and source.
+fn peer(
+    peers: &mut HashMap<(Consumer, Source), Peer>,
+    tx: &mut SqliteTx<'_>,
+    delivery: &Delivery<SqliteHandler>,
+) -> Result<Peer> {
+    let key = (delivery.consumer.clone(), delivery.message.source.clone());
+    if let Some(peer) = peers.get(&key) {
+        return Ok(*peer);
+    }
+    let names = params![key.0.as_str(), key.1.as_str()];
+    tx.execute(&tx.sql.peer_insert, names)?;
+    let peer = tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer::new(row.get(0)?, row.get(1)?)))?;
+    let peer = peer.ok_or_else(|| Error::new(twobox_core::ErrorKind::Statement, "a peer row vanished"))?;
+    peers.insert(key, peer);
+    Ok(peer)
+}
+
+fn retry(error: &Error) -> Answer {
+    Answer::Retry { after: None, error: shorten(&error.chain()) }
+}
+
+impl Job for ProcessJob {
+    fn class(&self) -> Class {
+        Class::Synced
+    }
+
+    fn run(&mut self, tx: &mut SqliteTx<'_>, budget: &Budget<'_>) -> Progress {
+        while self.answers.len() < self.deliveries.len() {
+            if budget.clock.monotonic() >= self.deadline {
+                self.answers.resize(self.deliveries.len(), Answer::NotReached);
+                break;
+            }
+            self.next(tx);
+            if tx.check().is_err() {
+                return Progress::More; // the transaction is gone; the writer sees it and runs us again, alone
+            }
+            if budget.is_over() {
+                break;
+            }
+        }
+        crash_point!("inbox.before-commit");
+        if let Err(error) = self.flush(tx) {
+            tracing::warn!(error = %error.chain(), "cannot count inbox messages");
+        }
+        self.progress()
+    }
+
+    fn committed(&mut self) {
+        self.committed = self.answers.len();
+    }
+
+    fn rolled_back(&mut self) {
+        self.answers.truncate(self.committed);
+        self.peers.clear();
+        self.gate = KeyGate::default();
+        for (delivery, answer) in self.deliveries.iter().zip(&self.answers) {
+            self.gate.note(&delivery.message, answer);
+        }
+    }
+
+    fn failed_alone(&mut self, error: Error) -> Progress {
+        // The last one that ran is to blame: alone in its transaction, it made it fail.
+        self.answers.truncate(self.committed);
+        self.peers.clear();
+        if let Some(delivery) = self.deliveries.get(self.committed) {
+            let answer = retry(&error);
+            self.gate.note(&delivery.message, &answer);
+            self.answers.push(answer);
+        }
+        self.committed = self.answers.len();
+        self.progress()
+    }
+
+    fn answer(self: Box<Self>, result: Result<()>) {
+        // The caller may have stopped waiting; the effects stand all the same.
+        let Self { reply, answers, .. } = *self;
+        let _: Result<(), _> = reply.send(result.map(|()| answers));
+    }
+}

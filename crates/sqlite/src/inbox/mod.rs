@@ -1,0 +1,81 @@
+//! The inbox: a row per message, written first, in one transaction with the handler's effects.
+
+mod handle;
+mod job;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStore};
+use twobox_core::{Consumer, Error, ErrorKind, HandlerResult, Message, MessageId, Response, Result, Source};
+
+use self::job::ProcessJob;
+use crate::error::wrap;
+use crate::{Sqlite, SqliteTx};
+
+type HandlerFn = dyn Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + Sync;
+
+/// What handles a message on SQLite: a function of the transaction and the message.
+///
+/// It runs on the writer, so it must be quick, and it may run again if a neighbour spoils the shared
+/// transaction. Effects written through the transaction happen exactly once.
+#[derive(Clone)]
+pub struct SqliteHandler(Arc<HandlerFn>);
+
+impl SqliteHandler {
+    /// Wraps a function.
+    pub fn new(
+        handle: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(handle))
+    }
+
+    pub(crate) fn call(&self, tx: &mut SqliteTx<'_>, message: &Message) -> HandlerResult<Response> {
+        (self.0)(tx, message)
+    }
+}
+
+impl std::fmt::Debug for SqliteHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteHandler").finish_non_exhaustive()
+    }
+}
+
+impl InboxStore for Sqlite {
+    type Handler = SqliteHandler;
+
+    async fn process(
+        &self,
+        deliveries: Vec<Delivery<SqliteHandler>>,
+        budget: Duration,
+    ) -> Result<Vec<Answer>> {
+        if deliveries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (job, receiver) = ProcessJob::new(&self.options, deliveries, budget);
+        self.submit(Box::new(job)).await?;
+        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+    }
+
+    async fn inbox_record(
+        &self,
+        consumer: &Consumer,
+        source: &Source,
+        id: &MessageId,
+    ) -> Result<Option<InboxRecord>> {
+        let names = [consumer.to_string(), source.to_string(), id.to_string()];
+        self.read(move |connection, sql| {
+            let failed = || wrap("look up an inbox row");
+            let peer: Option<i64> = connection
+                .prepare_cached(&sql.peer_get)
+                .and_then(|mut statement| {
+                    statement.query_row(params![names[0], names[1]], |row| row.get(0)).optional()
+                })
+                .map_err(failed())?;
+            let Some(peer) = peer else { return Ok(None) };
+            handle::record(connection, sql, peer, &names[2]).map_err(failed())
+        })
+        .await
+    }
+}

@@ -1,0 +1,37 @@
+//! The Twobox store on SQLite: outbox log, inbox, and a writer with group commit.
+//!
+//! [`Sqlite`] is a cheap handle. However often a file is opened in a process, there is one writer for it (W4);
+//! transactions of many callers share a commit, and with it one sync of the disk.
+//!
+//! Both boxes live in the file that holds your own tables (S1): that is what makes a message exist exactly when
+//! your rows do.
+
+mod connection;
+mod database;
+mod enqueue;
+mod error;
+mod guard;
+mod inbox;
+mod options;
+mod outbox;
+mod reader;
+mod row;
+mod schema;
+mod shared;
+mod sql;
+#[cfg(test)]
+mod sql_tests;
+mod sweep;
+mod tx;
+mod wake;
+mod writer;
+
+pub use rusqlite;
+
+pub use crate::database::Sqlite;
+pub use crate::enqueue::{Enqueue, Insert, Once};
+pub use crate::inbox::SqliteHandler;
+pub use crate::options::{Drive, Durability, SqliteBuilder};
+pub use crate::outbox::{AttemptRecord, MessageStatus};
+pub use crate::sql::Prefix;
+pub use crate::tx::{Row, SqliteTx};

@@ -1,0 +1,181 @@
+//! Leasing lanes.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+use twobox_core::ports::{LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
+use twobox_core::{Destination, Result, Source, Timestamp, crash_point};
+
+use super::lease_lost;
+use crate::error::wrap;
+use crate::writer::Class;
+use crate::{Row, Sqlite, SqliteTx};
+
+/// No lease is longer; one that seems to be was written by a clock that has jumped since (S13).
+const LEASE_MAX: Duration = Duration::from_secs(3600);
+
+/// Rows looked at in one search for destinations without a lane.
+const DISCOVER_ROWS: i64 = 20_000;
+
+impl LaneStore for Sqlite {
+    type Position = i64;
+
+    async fn take_lanes(&self, take: &TakeLanes) -> Result<Vec<LaneLease<i64>>> {
+        let (db, take) = (self.clone(), take.clone());
+        // A power cut that forgets a take-over also ends whoever held the lane.
+        self.write(Class::Ephemeral, move |tx| db.take(tx, &take)).await
+    }
+
+    async fn release_lanes(&self, leases: &[LaneLease<i64>]) -> Result<()> {
+        let leases: Vec<_> = leases.iter().map(|lease| [lease.lane.0, lease.token]).collect();
+        self.write(Class::Lazy, move |tx| {
+            leases.iter().try_for_each(|lease| tx.execute(&tx.sql.release_lane, *lease).map(drop))
+        })
+        .await
+    }
+
+    async fn hold_lane(&self, lease: &LaneLease<i64>, outage: Option<&Outage>) -> Result<()> {
+        let (db, lease, outage) = (self.clone(), lease.clone(), outage.cloned());
+        self.write(Class::Ephemeral, move |tx| {
+            let now = db.options.clock.now();
+            let error = outage.as_ref().map(|outage| &outage.error);
+            let probe = outage.as_ref().map(|outage| now.plus(outage.next_probe).as_micros());
+            let values = params![lease.lane.0, lease.token, error, probe, now.as_micros()];
+            db.fenced(&lease, tx.execute(&tx.sql.hold_lane, values)?)
+        })
+        .await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>> {
+        self.read(|connection, sql| {
+            let mut statement = connection.prepare_cached(&sql.lanes).map_err(wrap("list lanes"))?;
+            let rows = statement.query_map([], |row| Ok(status(row))).map_err(wrap("list lanes"))?;
+            rows.map(|row| row.map_err(wrap("list lanes"))?).collect()
+        })
+        .await
+    }
+
+    async fn discover_lanes(&self, source: &Source) -> Result<bool> {
+        let name = format!("routes:{source}");
+        let table = format!("{}outbox_log", self.options.prefix.as_str());
+        let of = source.clone();
+        let key = name.clone();
+        let (found, upto, end) = self
+            .read(move |connection, sql| {
+                let failed = wrap("look for new destinations");
+                discover(connection, sql, &of, &key, &table).map_err(failed)
+            })
+            .await?;
+        if found.is_empty() && upto < end {
+            self.advance_routes(name, source.clone(), Vec::new(), upto).await?;
+        } else if !found.is_empty() {
+            self.advance_routes(name, source.clone(), found, upto).await?;
+        }
+        Ok(upto < end)
+    }
+}
+
+type Found = Vec<(String, i64)>;
+
+/// New destinations with their first message, how far was looked, and the end of the log.
+fn discover(
+    connection: &rusqlite::Connection,
+    sql: &crate::sql::Sql,
+    source: &Source,
+    key: &str,
+    table: &str,
+) -> rusqlite::Result<(Found, i64, i64)> {
+    let from: i64 =
+        connection.prepare_cached(&sql.meta_get)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0);
+    let end: i64 = connection.prepare_cached(&sql.log_end)?.query_row([table], |row| row.get(0))?;
+    let upto = end.min(from.saturating_add(DISCOVER_ROWS));
+    let mut statement = connection.prepare_cached(&sql.discover_lanes)?;
+    let found = statement
+        .query_map(params![source.as_str(), from, upto], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((found, upto, end))
+}
+
+impl Sqlite {
+    async fn advance_routes(&self, name: String, source: Source, found: Found, upto: i64) -> Result<()> {
+        let db = self.clone();
+        self.write(Class::Lazy, move |tx| {
+            let now = db.options.clock.now().as_micros();
+            for (destination, first) in &found {
+                tx.execute(&tx.sql.insert_lane, params![source.as_str(), destination, now, first - 1])?;
+            }
+            tx.execute(&tx.sql.meta_put, params![name, upto]).map(drop)
+        })
+        .await
+    }
+
+    fn take(&self, tx: &mut SqliteTx<'_>, take: &TakeLanes) -> Result<Vec<LaneLease<i64>>> {
+        let now = self.options.clock.now();
+        let (source, owner) = (take.source.as_str(), take.owner.as_str());
+        let until = now.plus(take.lease).as_micros();
+        let implausible = now.plus(LEASE_MAX).as_micros();
+        let unrouted = now.minus(take.route_grace).as_micros();
+        tx.execute(&tx.sql.renew_lanes, params![source, owner, until])?;
+        for destination in &take.destinations {
+            let destination = destination.as_str();
+            tx.execute(
+                &tx.sql.register_lane,
+                params![source, destination, now.as_micros(), take.retries_max],
+            )?;
+            let values = params![source, destination, owner, until, now.as_micros(), implausible];
+            tx.execute(&tx.sql.take_lane, values)?;
+        }
+        let values = params![source, owner, until, unrouted, now.as_micros(), implausible];
+        tx.execute(&tx.sql.take_unrouted, values)?;
+        crash_point!("lanes.taken");
+        self.held(tx, take, unrouted)
+    }
+
+    /// What the owner holds; a lane that somebody else can route again is given back.
+    fn held(&self, tx: &mut SqliteTx<'_>, take: &TakeLanes, unrouted: i64) -> Result<Vec<LaneLease<i64>>> {
+        let values = params![take.source.as_str(), take.owner];
+        let rows = tx.query(&tx.sql.held_lanes, values, |row| {
+            Ok((
+                row.get::<i64>(0)?,
+                row.get::<String>(1)?,
+                row.get::<i64>(2)?,
+                row.get(3)?,
+                row.get::<i64>(4)?,
+            ))
+        })?;
+        let mut held = Vec::with_capacity(rows.len());
+        for (lane, destination, token, cursor, registered_at) in rows {
+            let destination = Destination::new(destination)?;
+            let routed = take.destinations.contains(&destination);
+            if !routed && registered_at > unrouted {
+                tx.execute(&tx.sql.release_lane, [lane, token])?;
+                continue;
+            }
+            let (source, epoch) = (take.source.clone(), self.epoch());
+            held.push(LaneLease { lane: LaneId(lane), source, destination, token, epoch, cursor, routed });
+        }
+        Ok(held)
+    }
+
+    /// Fails unless the fenced statement touched its one row and the lease is of this opening of the file.
+    pub(super) fn fenced(&self, lease: &LaneLease<i64>, changed: usize) -> Result<()> {
+        if changed == 1 && lease.epoch == self.epoch() { Ok(()) } else { Err(lease_lost(lease.lane.0)) }
+    }
+}
+
+fn status(row: &rusqlite::Row<'_>) -> Result<LaneStatus> {
+    let row = Row::new(row);
+    let time = |column: usize| row.get::<Option<i64>>(column).map(|at| at.map(Timestamp::from_micros));
+    let count = |column: usize| row.get::<i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
+    let (source, destination) = (row.get::<String>(1)?, row.get::<String>(2)?);
+    let mut status =
+        LaneStatus::new(LaneId(row.get(0)?), Source::new(source)?, Destination::new(destination)?);
+    status.owner = row.get(3)?;
+    status.held_since = time(4)?;
+    status.held_error = row.get(5)?;
+    status.next_probe = time(6)?;
+    status.sent = count(7)?;
+    status.failed = count(8)?;
+    status.expired = count(9)?;
+    Ok(status)
+}

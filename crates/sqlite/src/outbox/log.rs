@@ -1,0 +1,291 @@
+//! Reading and settling the log.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+use rusqlite::types::ValueRef;
+use twobox_core::lifecycle::{Next, State, Step};
+use twobox_core::ports::{
+    LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
+};
+use twobox_core::{Result, Timestamp, crash_point};
+
+use super::keys::{TouchedKeys, holds};
+use super::lease_lost;
+use crate::error::wrap;
+use crate::sql::Sql;
+use crate::writer::Class;
+use crate::{Sqlite, SqliteTx, row};
+
+/// Failed attempts kept per message (L9).
+const ATTEMPTS_KEPT: i64 = 20;
+
+impl LogStore for Sqlite {
+    async fn changed(&self, seen: u64) -> u64 {
+        let mut version = self.state.version.subscribe();
+        // The sender lives in this store, so it cannot have gone.
+        version.wait_for(|version| *version > seen).await.map_or(seen, |version| *version)
+    }
+
+    async fn read_log(&self, read: ReadLog<i64>) -> Result<LogChunk<i64>> {
+        let (ttl, now) = (self.options.ttl, self.options.clock.now());
+        self.read(move |connection, sql| {
+            read_chunk(connection, sql, &read, ttl, now).map_err(wrap("read the log"))
+        })
+        .await
+    }
+
+    async fn make_durable(&self, position: &i64) -> Result<()> {
+        if *position <= self.state.synced() {
+            return Ok(());
+        }
+        self.barrier().await
+    }
+
+    async fn mark_sending(&self, lease: &LaneLease<i64>, upto: &i64) -> Result<()> {
+        let (db, lease, upto) = (self.clone(), lease.clone(), *upto);
+        self.write(Class::Ephemeral, move |tx| {
+            db.fenced(&lease, tx.execute(&tx.sql.mark_sending, [lease.lane.0, lease.token, upto])?)
+        })
+        .await
+    }
+
+    async fn settle_log(&self, lease: &LaneLease<i64>, settlement: Settlement<i64>) -> Result<Settled> {
+        let (db, lease) = (self.clone(), lease.clone());
+        self.write(Class::Lazy, move |tx| db.settle(tx, &lease, &settlement)).await
+    }
+}
+
+fn read_chunk(
+    connection: &rusqlite::Connection,
+    sql: &Sql,
+    read: &ReadLog<i64>,
+    ttl: std::time::Duration,
+    now: Timestamp,
+) -> rusqlite::Result<LogChunk<i64>> {
+    let lanes: HashMap<(&[u8], &[u8]), LaneId> = read
+        .lanes
+        .iter()
+        .map(|lease| ((lease.source.as_str().as_bytes(), lease.destination.as_str().as_bytes()), lease.lane))
+        .collect();
+    let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more: false, now };
+    let limit = i64::try_from(read.scan_max).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(&sql.read_log)?;
+    let mut rows = statement.query(params![read.after, read.until.unwrap_or(i64::MAX), limit])?;
+    let (mut scanned, mut bytes) = (0_usize, 0_usize);
+    while let Some(row) = rows.next()? {
+        chunk.scanned = row.get(0)?;
+        scanned += 1;
+        let Some(&lane) = lanes.get(&(raw(row, 1)?, raw(row, 2)?)) else { continue };
+        let message = row::message(row, 0, ttl);
+        bytes += message.as_ref().map_or(0, |message| message.payload.len());
+        chunk.entries.push(LogEntry { lane, position: chunk.scanned, message });
+        if bytes >= read.bytes_max {
+            chunk.more = true;
+            return Ok(chunk);
+        }
+    }
+    chunk.more = scanned >= read.scan_max;
+    Ok(chunk)
+}
+
+/// A column's bytes, whatever its type: rows of other services need not even be text to be passed over.
+fn raw<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => &[],
+    })
+}
+
+impl Sqlite {
+    fn settle(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        lease: &LaneLease<i64>,
+        settlement: &Settlement<i64>,
+    ) -> Result<Settled> {
+        let now = self.options.clock.now();
+        let outcomes = settlement.waiting.iter().filter_map(|waiting| waiting.outcome.as_ref());
+        let (failed, expired) = count_deaths(outcomes);
+        let sent: u64 = settlement.receipts.iter().map(|(_, _, messages)| messages).sum();
+        let changed = tx.execute(
+            &tx.sql.settle_lane,
+            params![
+                lease.lane.0,
+                lease.token,
+                settlement.upto,
+                settlement.sending.unwrap_or(settlement.upto),
+                i64::try_from(sent).unwrap_or(i64::MAX),
+                failed,
+                expired
+            ],
+        )?;
+        self.fenced(lease, changed)?;
+        crash_point!("settle.cursor-moved");
+        for (first, last, messages) in &settlement.receipts {
+            let messages = i64::try_from(*messages).unwrap_or(i64::MAX);
+            tx.execute(
+                &tx.sql.insert_receipt,
+                params![lease.lane.0, last, first, now.as_micros(), messages],
+            )?;
+        }
+        let behind = self.move_to_waiting(tx, lease.lane.0, &settlement.waiting, now)?;
+        crash_point!("settle.waiting-inserted");
+        let died = u64::try_from(failed + expired).unwrap_or(0) + behind;
+        Ok(Settled { died })
+    }
+
+    /// Moves messages to the waiting rows; returns how many others died with the head of their key.
+    fn move_to_waiting(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        lane: i64,
+        waiting: &[NewWaiting<i64>],
+        now: Timestamp,
+    ) -> Result<u64> {
+        if waiting.is_empty() {
+            return Ok(0);
+        }
+        let joined = next_joined(tx, lane)?;
+        let mut touched = TouchedKeys::default();
+        for new in waiting {
+            let columns = Columns::new(new.outcome.as_ref(), joined, now);
+            self.insert_waiting(tx, lane, new.position, &columns)?;
+            let Some(outcome) = &new.outcome else { continue };
+            touched.note(waiting_key(tx, new.position)?.as_deref(), outcome);
+            record_attempt(tx, new.position, outcome, now)?;
+        }
+        self.settle_keys(tx, lane, touched, now)
+    }
+
+    /// Applies what the outcomes mean for their keys; returns how many others died of it.
+    pub(super) fn settle_keys(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        lane: i64,
+        touched: TouchedKeys,
+        now: Timestamp,
+    ) -> Result<u64> {
+        let died = touched.settle(tx, lane, now.as_micros())?;
+        if died > 0 {
+            tx.execute(&tx.sql.count_failed, params![lane, i64::try_from(died).unwrap_or(i64::MAX)])?;
+        }
+        Ok(u64::try_from(died).unwrap_or(u64::MAX))
+    }
+
+    fn insert_waiting(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        lane: i64,
+        position: i64,
+        columns: &Columns<'_>,
+    ) -> Result<()> {
+        let ttl = twobox_core::time::micros(self.options.ttl);
+        let moved = tx.execute(
+            &tx.sql.move_to_waiting,
+            params![
+                position,
+                lane,
+                ttl,
+                columns.state,
+                columns.attempts,
+                columns.joined,
+                columns.holds_key,
+                columns.next_attempt_at,
+                columns.last_attempt_at,
+                columns.last_error,
+                columns.reason,
+                columns.finished_at
+            ],
+        )?;
+        if moved == 1 { Ok(()) } else { Err(lease_lost(lane)) }
+    }
+}
+
+/// What an outcome means in columns.
+pub(super) struct Columns<'a> {
+    pub(super) state: &'static str,
+    pub(super) attempts: u32,
+    pub(super) joined: Option<i64>,
+    pub(super) holds_key: bool,
+    pub(super) next_attempt_at: Option<i64>,
+    pub(super) last_attempt_at: Option<i64>,
+    pub(super) last_error: Option<&'a str>,
+    pub(super) reason: Option<&'static str>,
+    pub(super) finished_at: Option<i64>,
+}
+
+impl<'a> Columns<'a> {
+    /// `None` stands for a message that is scheduled for later and not yet part of its key.
+    pub(super) fn new(outcome: Option<&'a WaitingOutcome>, joined: i64, now: Timestamp) -> Self {
+        let Some(outcome) = outcome else {
+            return Self {
+                state: "Pending",
+                attempts: 0,
+                joined: None,
+                holds_key: false,
+                next_attempt_at: None,
+                last_attempt_at: None,
+                last_error: None,
+                reason: None,
+                finished_at: None,
+            };
+        };
+        let Step { standing, next } = outcome.step;
+        let (next_attempt_at, reason) = match next {
+            Next::After(delay) => (Some(now.plus(delay).as_micros()), None),
+            Next::BehindKey => (None, None),
+            Next::Never(reason) => (None, reason.map(twobox_core::lifecycle::Reason::as_str)),
+        };
+        Self {
+            state: match standing.state {
+                State::Open => "Pending",
+                State::Succeeded => "Sent",
+                State::Dead => "Failed",
+                State::Expired => "Expired",
+            },
+            attempts: standing.attempts,
+            joined: Some(joined),
+            holds_key: holds(outcome),
+            next_attempt_at,
+            last_attempt_at: outcome.error.as_ref().map(|_| now.as_micros()),
+            last_error: outcome.error.as_deref(),
+            reason,
+            finished_at: (standing.state != State::Open).then(|| now.as_micros()),
+        }
+    }
+}
+
+/// How many of the outcomes are deaths: failed and expired.
+pub(super) fn count_deaths<'a>(outcomes: impl Iterator<Item = &'a WaitingOutcome>) -> (i64, i64) {
+    outcomes.fold((0, 0), |(failed, expired), outcome| match outcome.step.standing.state {
+        State::Dead => (failed + 1, expired),
+        State::Expired => (failed, expired + 1),
+        State::Open | State::Succeeded => (failed, expired),
+    })
+}
+
+pub(super) fn next_joined(tx: &mut SqliteTx<'_>, lane: i64) -> Result<i64> {
+    let joined = tx.query_optional(&tx.sql.next_joined, [lane], |row| row.get(0))?;
+    joined.ok_or_else(|| lease_lost(lane))
+}
+
+/// The ordering key of a waiting row. One that is not text orders nothing.
+pub(super) fn waiting_key(tx: &mut SqliteTx<'_>, seq: i64) -> Result<Option<String>> {
+    let key = tx
+        .query_optional(&tx.sql.waiting_key, [seq], |row| Ok(row.get::<Option<String>>(0).unwrap_or(None)))?;
+    Ok(key.flatten())
+}
+
+/// Leaves a row for a failed attempt; success leaves none.
+pub(super) fn record_attempt(
+    tx: &mut SqliteTx<'_>,
+    seq: i64,
+    outcome: &WaitingOutcome,
+    now: Timestamp,
+) -> Result<()> {
+    let Some(error) = &outcome.error else { return Ok(()) };
+    let attempts = outcome.step.standing.attempts;
+    tx.execute(&tx.sql.insert_attempt, params![seq, attempts, now.as_micros(), error])?;
+    tx.execute(&tx.sql.trim_attempts, [seq, ATTEMPTS_KEPT]).map(drop)
+}

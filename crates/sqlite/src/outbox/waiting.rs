@@ -1,0 +1,272 @@
+//! Waiting rows: what is due, which keys are held, what became of them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use twobox_core::lifecycle::{Standing, State};
+use twobox_core::ports::{Due, LaneLease, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
+use twobox_core::{OrderingKey, Result, Timestamp, crash_point};
+
+use super::keys::{TouchedKeys, refresh};
+use super::log::{Columns, count_deaths, next_joined, record_attempt, waiting_key};
+use crate::error::wrap;
+use crate::sql::Sql;
+use crate::writer::Class;
+use crate::{Sqlite, SqliteTx, row};
+
+/// Scheduled messages that join in one transaction.
+const JOIN_MAX: i64 = 500;
+
+impl WaitingStore for Sqlite {
+    async fn due(
+        &self,
+        lease: &LaneLease<i64>,
+        limit: usize,
+        delay_max: Duration,
+        expired_only: bool,
+    ) -> Result<Due<i64>> {
+        self.join_scheduled(lease).await?;
+        let query = DueQuery {
+            lane: lease.lane.0,
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            now: self.options.clock.now(),
+            delay_max,
+            expired_only,
+            ttl: self.options.ttl,
+        };
+        self.read(move |connection, sql| query.run(connection, sql).map_err(wrap("look for due messages")))
+            .await
+    }
+
+    async fn held_keys(
+        &self,
+        lease: &LaneLease<i64>,
+        keys: Vec<OrderingKey>,
+    ) -> Result<HashSet<OrderingKey>> {
+        let lane = lease.lane.0;
+        self.read(move |connection, sql| {
+            held_keys(connection, sql, lane, keys).map_err(wrap("look for held keys"))
+        })
+        .await
+    }
+
+    async fn settle_waiting(
+        &self,
+        lease: &LaneLease<i64>,
+        outcomes: Vec<(i64, WaitingOutcome)>,
+    ) -> Result<Settled> {
+        let (db, lease) = (self.clone(), lease.clone());
+        self.write(Class::Lazy, move |tx| db.settle_waiting_rows(tx, &lease, &outcomes)).await
+    }
+}
+
+impl Sqlite {
+    /// Scheduled messages that have come due become part of their keys (L5).
+    async fn join_scheduled(&self, lease: &LaneLease<i64>) -> Result<()> {
+        let (lane, now) = (lease.lane.0, self.options.clock.now().as_micros());
+        let any = self
+            .read(move |connection, sql| {
+                exists(connection, &sql.has_scheduled_due, params![lane, now])
+                    .map_err(wrap("look for scheduled messages"))
+            })
+            .await?;
+        if !any {
+            return Ok(());
+        }
+        let (db, lease) = (self.clone(), lease.clone());
+        self.write(Class::Lazy, move |tx| {
+            db.fenced(&lease, tx.execute(&tx.sql.fence_lane, params![lane, lease.token, 0, 0, 0])?)?;
+            let joined = next_joined(tx, lane)?;
+            let due = tx.query(&tx.sql.scheduled_due, params![lane, now, JOIN_MAX], |row| {
+                Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1).unwrap_or(None)))
+            })?;
+            for (seq, key) in due {
+                let next = key.is_none().then_some(now);
+                tx.execute(&tx.sql.join_waiting, params![seq, joined, next])?;
+                if let Some(key) = key {
+                    refresh(tx, lane, &key, now)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    fn settle_waiting_rows(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        lease: &LaneLease<i64>,
+        outcomes: &[(i64, WaitingOutcome)],
+    ) -> Result<Settled> {
+        let now = self.options.clock.now();
+        let lane = lease.lane.0;
+        let (failed, expired) = count_deaths(outcomes.iter().map(|(_, outcome)| outcome));
+        let is_sent = |outcome: &WaitingOutcome| outcome.step.standing.state == State::Succeeded;
+        let sent = outcomes.iter().filter(|(_, outcome)| is_sent(outcome)).count();
+        let sent = i64::try_from(sent).unwrap_or(i64::MAX);
+        self.fenced(
+            lease,
+            tx.execute(&tx.sql.fence_lane, params![lane, lease.token, sent, failed, expired])?,
+        )?;
+        let joined = next_joined(tx, lane)?;
+        let mut touched = TouchedKeys::default();
+        for (seq, outcome) in outcomes {
+            if !settle_row(tx, lane, *seq, outcome, joined, now)? {
+                continue; // somebody finished it meanwhile, and what is final stays
+            }
+            touched.note(waiting_key(tx, *seq)?.as_deref(), outcome);
+            record_attempt(tx, *seq, outcome, now)?;
+        }
+        let behind = self.settle_keys(tx, lane, touched, now)?;
+        crash_point!("settle.waiting-settled");
+        Ok(Settled { died: u64::try_from(failed + expired).unwrap_or(0) + behind })
+    }
+}
+
+fn settle_row(
+    tx: &mut SqliteTx<'_>,
+    lane: i64,
+    seq: i64,
+    outcome: &WaitingOutcome,
+    joined: i64,
+    now: Timestamp,
+) -> Result<bool> {
+    let columns = Columns::new(Some(outcome), joined, now);
+    let tried = outcome.error.is_some() || outcome.step.standing.state == State::Succeeded;
+    let changed = tx.execute(
+        &tx.sql.settle_waiting,
+        params![
+            seq,
+            lane,
+            columns.state,
+            columns.attempts,
+            joined,
+            columns.holds_key,
+            columns.next_attempt_at,
+            tried.then(|| now.as_micros()),
+            columns.last_error,
+            columns.reason,
+            columns.finished_at
+        ],
+    )?;
+    Ok(changed == 1)
+}
+
+fn exists(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<bool> {
+    connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))
+}
+
+fn held_keys(
+    connection: &Connection,
+    sql: &Sql,
+    lane: i64,
+    keys: Vec<OrderingKey>,
+) -> rusqlite::Result<HashSet<OrderingKey>> {
+    let mut held = HashSet::new();
+    if !exists(connection, &sql.any_held, [lane])? {
+        return Ok(held);
+    }
+    for key in keys {
+        if exists(connection, &sql.key_held, params![lane, key.as_str()])? {
+            held.insert(key);
+        }
+    }
+    Ok(held)
+}
+
+/// A look for due messages.
+struct DueQuery {
+    lane: i64,
+    limit: i64,
+    now: Timestamp,
+    delay_max: Duration,
+    expired_only: bool,
+    ttl: Duration,
+}
+
+type Found = WaitingMessage<i64>;
+
+impl DueQuery {
+    fn run(&self, connection: &Connection, sql: &Sql) -> rusqlite::Result<Due<i64>> {
+        let mut found: Vec<(Found, Option<i64>)> = Vec::new();
+        let now = self.now.as_micros();
+        self.collect(connection, &sql.due_expired, now, &mut found)?;
+        if !self.expired_only {
+            self.collect(connection, &sql.due, now, &mut found)?;
+            let too_far = self.now.plus(self.delay_max).as_micros();
+            self.collect(connection, &sql.due_too_far, too_far, &mut found)?;
+        }
+        let mut messages = Vec::with_capacity(found.len());
+        let mut seen = HashSet::new();
+        for (head, joined) in found {
+            if !seen.insert(head.position) {
+                continue;
+            }
+            let key = (!head.expired).then(|| key_of(&head)).flatten();
+            let position = head.position;
+            messages.push(head);
+            if let (Some(key), Some(joined), false) = (key, joined, self.expired_only) {
+                self.followers(connection, sql, &key, (joined, position), &mut seen, &mut messages)?;
+            }
+        }
+        let next: Option<i64> =
+            connection.prepare_cached(&sql.next_due)?.query_row([self.lane], |row| row.get(0))?;
+        let next = next.map(|at| Timestamp::from_micros(at).since(self.now));
+        Ok(Due { messages, next })
+    }
+
+    fn collect(
+        &self,
+        connection: &Connection,
+        sql: &str,
+        bound: i64,
+        found: &mut Vec<(Found, Option<i64>)>,
+    ) -> rusqlite::Result<()> {
+        let room = self.limit.saturating_sub(i64::try_from(found.len()).unwrap_or(i64::MAX)).max(0);
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params![self.lane, bound, room])?;
+        while let Some(row) = rows.next()? {
+            found.push((self.waiting(row)?, row.get(16)?));
+        }
+        Ok(())
+    }
+
+    /// The pending messages right behind a head go with it, in order, as far as there is room.
+    fn followers(
+        &self,
+        connection: &Connection,
+        sql: &Sql,
+        key: &OrderingKey,
+        head: (i64, i64),
+        seen: &mut HashSet<i64>,
+        messages: &mut Vec<Found>,
+    ) -> rusqlite::Result<()> {
+        let room = self.limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX)).max(0);
+        let mut statement = connection.prepare_cached(&sql.followers)?;
+        let mut rows = statement.query(params![self.lane, key.as_str(), head.0, head.1, room])?;
+        while let Some(row) = rows.next()? {
+            let follower = self.waiting(row)?;
+            let pending = row.get_ref(17)?.as_str().is_ok_and(|state| state == "Pending");
+            if !pending || follower.expired || !seen.insert(follower.position) {
+                break;
+            }
+            messages.push(follower);
+        }
+        Ok(())
+    }
+
+    fn waiting(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
+        let replay: u32 = row.get(14)?;
+        Ok(WaitingMessage {
+            position: row.get(0)?,
+            message: row::message(row, replay, self.ttl),
+            standing: Standing { state: State::Open, attempts: row.get(15)? },
+            expired: row.get::<_, i64>(13)? <= self.now.as_micros(),
+        })
+    }
+}
+
+fn key_of(waiting: &Found) -> Option<OrderingKey> {
+    waiting.message.as_ref().ok().and_then(|message| message.ordering_key.clone())
+}

@@ -1,0 +1,114 @@
+//! Short reads beside the writer.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use twobox_core::{Error, ErrorKind, Result};
+
+use crate::connection::Opener;
+use crate::options::Drive;
+
+/// A connection that is opened when first used and can be taken away between two uses.
+type Slot = Mutex<Option<Connection>>;
+type ReadJob = Box<dyn FnOnce(&Slots, usize) + Send>;
+
+struct Slots {
+    opener: Opener,
+    slots: Vec<Slot>,
+}
+
+/// Threads that read, each with a connection of its own. The last slot belongs to the checkpointer, the one
+/// before it to the watcher.
+pub(crate) struct Readers {
+    slots: Arc<Slots>,
+    jobs: Option<Mutex<Sender<ReadJob>>>,
+}
+
+/// All connections are closed until this is dropped.
+pub(crate) struct Closed<'a>(
+    #[expect(dead_code, reason = "holds the locks")] Vec<MutexGuard<'a, Option<Connection>>>,
+);
+
+impl Readers {
+    pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
+        let threads = threads.max(1);
+        let slots = Arc::new(Slots { opener, slots: (0..threads + 2).map(|_| Slot::default()).collect() });
+        let jobs = match drive {
+            Drive::Manual => None,
+            Drive::Thread => Some(Mutex::new(spawn(&slots, threads)?)),
+        };
+        Ok(Self { slots, jobs })
+    }
+
+    /// Runs a query on a reader's thread, or on the caller's when driven manually.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let Some(jobs) = &self.jobs else { return self.slots.with(0, query) };
+        let (reply, receiver) = oneshot::channel();
+        let job: ReadJob = Box::new(move |slots, slot| {
+            let _: Result<(), _> = reply.send(slots.with(slot, query));
+        });
+        jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job).map_err(|_| closed())?;
+        receiver.await.map_err(|_| closed())?
+    }
+
+    pub(crate) fn with_checkpointer<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.slots.with(self.slots.slots.len() - 1, work)
+    }
+
+    pub(crate) fn with_watcher<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.slots.with(self.slots.slots.len() - 2, work)
+    }
+
+    /// Waits for running reads, closes every connection and keeps them closed until the result is dropped.
+    pub(crate) fn close_all(&self) -> Closed<'_> {
+        let mut guards = Vec::with_capacity(self.slots.slots.len());
+        for slot in &self.slots.slots {
+            let mut guard = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            *guard = None;
+            guards.push(guard);
+        }
+        Closed(guards)
+    }
+}
+
+impl Slots {
+    fn with<T>(&self, slot: usize, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let mut slot = self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Some(self.opener.reader()?);
+        }
+        work(slot.as_ref().expect("just opened"))
+    }
+}
+
+fn spawn(slots: &Arc<Slots>, threads: usize) -> Result<Sender<ReadJob>> {
+    let (sender, receiver) = channel();
+    let receiver = Arc::new(Mutex::new(receiver));
+    for slot in 0..threads {
+        let (slots, receiver) = (Arc::clone(slots), Arc::clone(&receiver));
+        std::thread::Builder::new()
+            .name(format!("twobox-reader-{slot}"))
+            .spawn(move || {
+                while let Some(job) = next(&receiver) {
+                    job(&slots, slot);
+                }
+            })
+            .map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "cannot start a reader").with_source(error)
+            })?;
+    }
+    Ok(sender)
+}
+
+fn next(receiver: &Mutex<Receiver<ReadJob>>) -> Option<ReadJob> {
+    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Stopped, "the database is closed")
+}

@@ -1,0 +1,100 @@
+//! From rows to messages. A row that cannot be decoded says so and hides nothing else (S19).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+use twobox_core::ports::Undecodable;
+use twobox_core::{Headers, Message, Payload, Result, Timestamp};
+
+/// Columns in the order in which every statement that reads messages lists them.
+mod column {
+    pub(super) const SOURCE: usize = 1;
+    pub(super) const DESTINATION: usize = 2;
+    pub(super) const MESSAGE_ID: usize = 3;
+    pub(super) const ENDPOINT: usize = 4;
+    pub(super) const MESSAGE_TYPE: usize = 5;
+    pub(super) const PAYLOAD: usize = 6;
+    pub(super) const CONTENT_TYPE: usize = 7;
+    pub(super) const CORRELATION_ID: usize = 8;
+    pub(super) const ORDERING_KEY: usize = 9;
+    pub(super) const HEADERS: usize = 10;
+    pub(super) const CREATED_AT: usize = 11;
+    pub(super) const DUE_AT: usize = 12;
+    pub(super) const EXPIRES_AT: usize = 13;
+}
+
+/// Reads a message; `ttl` is for rows that do not say when they expire.
+pub(crate) fn message(row: &Row<'_>, replay: u32, ttl: Duration) -> Result<Arc<Message>, Undecodable> {
+    decode(row, replay, ttl).map(Arc::new).map_err(|error| Undecodable { error })
+}
+
+fn decode(row: &Row<'_>, replay: u32, ttl: Duration) -> Result<Message, String> {
+    let created = Timestamp::from_micros(integer(row, column::CREATED_AT)?.ok_or("created_at is null")?);
+    let due = integer(row, column::DUE_AT)?.map(Timestamp::from_micros);
+    let available = due.map_or(created, |due| due.max(created));
+    let expires = integer(row, column::EXPIRES_AT)?.map(Timestamp::from_micros);
+    Ok(Message {
+        id: parse(row, column::MESSAGE_ID)?.ok_or("message_id is null")?,
+        source: parse(row, column::SOURCE)?.ok_or("source is null")?,
+        destination: parse(row, column::DESTINATION)?.ok_or("destination is null")?,
+        endpoint: parse(row, column::ENDPOINT)?.ok_or("endpoint is null")?,
+        message_type: parse(row, column::MESSAGE_TYPE)?.ok_or("message_type is null")?,
+        payload: payload(row)?,
+        content_type: text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?.to_owned(),
+        correlation_id: parse(row, column::CORRELATION_ID)?,
+        ordering_key: parse(row, column::ORDERING_KEY)?,
+        headers: headers(row)?,
+        created,
+        available,
+        expires: expires.unwrap_or_else(|| available.plus(ttl)),
+        replay,
+    })
+}
+
+fn headers(row: &Row<'_>) -> Result<Headers, String> {
+    let text = text(row, column::HEADERS)?;
+    text.map_or_else(
+        || Ok(Headers::default()),
+        |json| Headers::from_json(json).map_err(|error| error.to_string()),
+    )
+}
+
+fn payload(row: &Row<'_>) -> Result<Payload, String> {
+    match value(row, column::PAYLOAD)? {
+        ValueRef::Blob(bytes) | ValueRef::Text(bytes) => Ok(Payload::new(bytes.to_vec())),
+        other => Err(format!("payload is {}", other.data_type())),
+    }
+}
+
+fn parse<T: std::str::FromStr<Err = twobox_core::Error>>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<T>, String> {
+    text(row, column)?.map(|text| text.parse::<T>().map_err(|error| error.to_string())).transpose()
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, String> {
+    let value = value(row, column)?;
+    value.as_str_or_null().map_err(|error| format!("column {column} is not text: {error}"))
+}
+
+fn integer(row: &Row<'_>, column: usize) -> Result<Option<i64>, String> {
+    let value = value(row, column)?;
+    value.as_i64_or_null().map_err(|error| format!("column {column} is not an integer: {error}"))
+}
+
+fn value<'r>(row: &'r Row<'_>, column: usize) -> Result<ValueRef<'r>, String> {
+    row.get_ref(column).map_err(|error| error.to_string())
+}
+
+/// A text column as it stands, with what is not text replaced: for lists that must show every row.
+pub(crate) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Integer(value) => Some(value.to_string()),
+        ValueRef::Real(value) => Some(value.to_string()),
+    })
+}

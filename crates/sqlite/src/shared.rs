@@ -1,0 +1,203 @@
+//! What the writer, the readers and the handles of one database file share.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, params};
+use tokio::sync::watch;
+use twobox_core::{Error, ErrorKind, Result};
+
+use crate::Prefix;
+use crate::connection::Opener;
+use crate::options::Options;
+use crate::reader::Readers;
+use crate::sql::Sql;
+
+/// Shared state of one file.
+pub(crate) struct Shared {
+    pub(crate) opener: Opener,
+    pub(crate) options: Options,
+    pub(crate) readers: Readers,
+    boxes: Mutex<Vec<Arc<BoxState>>>,
+    /// Grows whenever the file was reopened, so that state read before is not trusted after (L1).
+    epoch: AtomicU64,
+    doubt: AtomicBool,
+    identity: Option<FileIdentity>,
+    bell: Option<File>,
+}
+
+/// Shared state of one pair of boxes (one table prefix) in a file.
+pub(crate) struct BoxState {
+    pub(crate) prefix: Prefix,
+    pub(crate) sql: Arc<Sql>,
+    log_table: String,
+    migrated: AtomicBool,
+    /// Everything in the log up to here is durable (W6).
+    synced: AtomicI64,
+    end: AtomicI64,
+    pub(crate) version: watch::Sender<u64>,
+}
+
+impl BoxState {
+    fn new(prefix: Prefix) -> Self {
+        Self {
+            sql: Arc::new(Sql::new(&prefix)),
+            log_table: format!("{}outbox_log", prefix.as_str()),
+            prefix,
+            migrated: AtomicBool::new(false),
+            synced: AtomicI64::new(0),
+            end: AtomicI64::new(0),
+            version: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn synced(&self) -> i64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_migrated(&self) {
+        self.migrated.store(true, Ordering::Release);
+    }
+
+    /// Tells relays that the log may have grown.
+    pub(crate) fn wake(&self) {
+        self.version.send_modify(|version| *version += 1);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(opener: Opener, options: Options, readers: Readers) -> Self {
+        Self {
+            opener,
+            options,
+            readers,
+            boxes: Mutex::default(),
+            epoch: AtomicU64::new(1),
+            doubt: AtomicBool::new(false),
+            identity: None,
+            bell: None,
+        }
+    }
+
+    /// Remembers which file this is and opens its doorbell. Called once the file exists.
+    pub(crate) fn remember_file(&mut self) {
+        if self.opener.is_plain_file() {
+            self.identity = FileIdentity::of(&self.opener.path);
+            self.bell = crate::wake::open_bell(&self.opener.path);
+        }
+    }
+
+    /// The state of the boxes with this prefix.
+    pub(crate) fn box_state(&self, prefix: &Prefix) -> Arc<BoxState> {
+        let mut boxes = self.boxes();
+        if let Some(state) = boxes.iter().find(|state| state.prefix == *prefix) {
+            return Arc::clone(state);
+        }
+        let state = Arc::new(BoxState::new(prefix.clone()));
+        boxes.push(Arc::clone(&state));
+        state
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// Something outside the writer saw a sync fail.
+    pub(crate) fn raise_doubt(&self) {
+        self.doubt.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take_doubt(&self) -> bool {
+        self.doubt.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.boxes().iter().for_each(|state| state.wake());
+    }
+
+    /// The ends of all logs, as the open transaction sees them.
+    pub(crate) fn log_ends(&self, connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+        let read = |state: &Arc<BoxState>| {
+            if !state.migrated.load(Ordering::Acquire) {
+                return Ok(0);
+            }
+            connection.prepare_cached(&state.sql.log_end)?.query_row([&state.log_table], |row| row.get(0))
+        };
+        self.boxes().iter().map(read).collect()
+    }
+
+    /// Publishes a commit: what is durable now, and to whom there is something to tell.
+    pub(crate) fn publish(&self, ends: &[i64], synced: bool) {
+        let mut grown = false;
+        for (state, &end) in self.boxes().iter().zip(ends) {
+            if synced {
+                state.synced.fetch_max(end, Ordering::AcqRel);
+            }
+            if state.end.swap(end, Ordering::AcqRel) < end {
+                state.wake();
+                grown = true;
+            }
+        }
+        if let (true, Some(bell)) = (grown, &self.bell) {
+            crate::wake::ring(bell);
+        }
+    }
+
+    /// A write that makes a commit sync, on whichever boxes there are.
+    pub(crate) fn barrier(&self) -> Option<impl FnOnce(&Connection) -> rusqlite::Result<()> + use<>> {
+        let state =
+            self.boxes().iter().find(|state| state.migrated.load(Ordering::Acquire)).map(Arc::clone)?;
+        Some(move |connection: &Connection| touch(connection, &state.sql))
+    }
+
+    /// Fails if the file was removed or replaced: commits would go into nothing (S14).
+    pub(crate) fn check_file(&self) -> Result<()> {
+        let Some(identity) = &self.identity else { return Ok(()) };
+        if FileIdentity::of(&self.opener.path).as_ref() == Some(identity) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Stopped,
+            format!(
+                "{} was removed or replaced while open, so nothing more is acknowledged",
+                self.opener.path.display()
+            ),
+        ))
+    }
+
+    fn boxes(&self) -> MutexGuard<'_, Vec<Arc<BoxState>>> {
+        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes a little, so that a synced commit has something to sync: it takes everything before it along.
+pub(crate) fn touch(connection: &Connection, sql: &Sql) -> rusqlite::Result<()> {
+    let synced: i64 =
+        connection.prepare_cached(&sql.meta_get)?.query_row(["synced"], |row| row.get(0)).unwrap_or_default();
+    connection.prepare_cached(&sql.meta_put)?.execute(params!["synced", synced.wrapping_add(1)]).map(drop)
+}
+
+/// Which file a path names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileIdentity(u64, u64);
+
+impl FileIdentity {
+    #[cfg(unix)]
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).ok().map(|metadata| Self(metadata.dev(), metadata.ino()))
+    }
+
+    /// Windows keeps an open file from being removed or replaced, so there is nothing to notice.
+    #[cfg(not(unix))]
+    pub(crate) fn of(_: &Path) -> Option<Self> {
+        None
+    }
+}

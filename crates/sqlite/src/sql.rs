@@ -1,0 +1,147 @@
+//! The statements: one file each under `sql/`, loaded with the table prefix in its place.
+
+use twobox_core::{Error, Result};
+
+/// Marks the place of the table prefix. A comment, so that the files run as they stand with the empty one.
+const MARK: &str = "/*p*/";
+
+/// Longest table prefix.
+const PREFIX_CHARS_MAX: usize = 30;
+
+/// A validated table prefix. Empty by default; letters, digits and `_`, not starting with a digit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Prefix(String);
+
+impl Prefix {
+    /// Checks a prefix.
+    ///
+    /// # Errors
+    /// [`Invalid`](twobox_core::ErrorKind::Invalid) if it could not stand in a table name, or would make one
+    /// that SQLite reserves.
+    pub fn new(prefix: &str) -> Result<Self> {
+        let legal =
+            |(at, c): (usize, char)| c == '_' || c.is_ascii_lowercase() || (at > 0 && c.is_ascii_digit());
+        if prefix.len() > PREFIX_CHARS_MAX || !prefix.chars().enumerate().all(legal) {
+            return Err(Error::invalid(format!(
+                "table prefix {prefix:?} is not at most {PREFIX_CHARS_MAX} of a-z, 0-9, '_' (no digit first)"
+            )));
+        }
+        if prefix.starts_with("sqlite_") {
+            return Err(Error::invalid(format!("table prefix {prefix:?} is reserved by SQLite")));
+        }
+        Ok(Self(prefix.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn apply(&self, sql: &str) -> String {
+        sql.replace(MARK, &self.0)
+    }
+}
+
+/// The migrations in their order; a database's version is how many of them it has seen.
+pub(crate) const MIGRATIONS: [(&str, &str); 1] =
+    [("0001_create_boxes", include_str!("../sql/migrations/0001_create_boxes.sql"))];
+
+macro_rules! statements {
+    ($($name:ident = $path:literal;)*) => {
+        /// Every statement with its table prefix in place.
+        #[derive(Debug)]
+        pub(crate) struct Sql {
+            $(pub(crate) $name: String,)*
+        }
+
+        impl Sql {
+            pub(crate) fn new(prefix: &Prefix) -> Self {
+                Self { $($name: prefix.apply(include_str!(concat!("../sql/", $path))),)* }
+            }
+
+            /// Path and text of every statement.
+            #[cfg(test)]
+            pub(crate) fn all(&self) -> Vec<(&'static str, &str)> {
+                vec![$(($path, self.$name.as_str()),)*]
+            }
+        }
+    };
+}
+
+statements! {
+    announced = "outbox/announced.sql";
+    any_held = "outbox/any_held.sql";
+    append = "outbox/append.sql";
+    attempts = "outbox/attempts.sql";
+    blocked_keys = "outbox/blocked_keys.sql";
+    claim = "inbox/claim.sql";
+    count_behind = "outbox/count_behind.sql";
+    count_failed = "outbox/count_failed.sql";
+    dead = "inbox/dead.sql";
+    dead_by_id = "outbox/dead_by_id.sql";
+    dead_letters = "outbox/dead_letters.sql";
+    demote = "outbox/demote.sql";
+    discover_lanes = "outbox/discover_lanes.sql";
+    done = "inbox/done.sql";
+    drop_attempts = "sweep/drop_attempts.sql";
+    drop_receipt = "sweep/drop_receipt.sql";
+    due = "outbox/due.sql";
+    due_expired = "outbox/due_expired.sql";
+    due_too_far = "outbox/due_too_far.sql";
+    fail_key = "outbox/fail_key.sql";
+    fence_lane = "outbox/fence_lane.sql";
+    find = "outbox/find.sql";
+    followers = "outbox/followers.sql";
+    has_scheduled_due = "outbox/has_scheduled_due.sql";
+    held_lanes = "outbox/held_lanes.sql";
+    hold_lane = "outbox/hold_lane.sql";
+    inbox_get = "inbox/get.sql";
+    insert_attempt = "outbox/insert_attempt.sql";
+    insert_lane = "outbox/insert_lane.sql";
+    insert_receipt = "outbox/insert_receipt.sql";
+    join_waiting = "outbox/join_waiting.sql";
+    key_head = "outbox/key_head.sql";
+    key_held = "outbox/key_held.sql";
+    lanes = "outbox/lanes.sql";
+    log_end = "outbox/log_end.sql";
+    mark_replayed = "outbox/mark_replayed.sql";
+    mark_sending = "outbox/mark_sending.sql";
+    meta_get = "meta/get.sql";
+    meta_put = "meta/put.sql";
+    move_to_waiting = "outbox/move_to_waiting.sql";
+    next_due = "outbox/next_due.sql";
+    next_joined = "outbox/next_joined.sql";
+    old_receipt = "sweep/old_receipt.sql";
+    once_get = "outbox/once_get.sql";
+    once_insert = "outbox/once_insert.sql";
+    peer_count = "inbox/peer_count.sql";
+    peer_get = "inbox/peer_get.sql";
+    peer_insert = "inbox/peer_insert.sql";
+    promote = "outbox/promote.sql";
+    purge = "sweep/purge.sql";
+    purge_bound = "sweep/purge_bound.sql";
+    raise_watermark = "sweep/raise_watermark.sql";
+    read_log = "outbox/read_log.sql";
+    reclaim = "inbox/reclaim.sql";
+    register_lane = "outbox/register_lane.sql";
+    release_key = "outbox/release_key.sql";
+    release_lane = "outbox/release_lane.sql";
+    renew_lanes = "outbox/renew_lanes.sql";
+    replay_new_id = "outbox/replay_new_id.sql";
+    replay_same_id = "outbox/replay_same_id.sql";
+    scheduled_due = "outbox/scheduled_due.sql";
+    settle_lane = "outbox/settle_lane.sql";
+    settle_waiting = "outbox/settle_waiting.sql";
+    sweep_lanes = "sweep/lanes.sql";
+    sweep_once = "sweep/once.sql";
+    sweep_peers = "sweep/peers.sql";
+    take_lane = "outbox/take_lane.sql";
+    take_unrouted = "outbox/take_unrouted.sql";
+    trim_attempts = "outbox/trim_attempts.sql";
+    trim_log = "sweep/trim_log.sql";
+    trim_sent = "sweep/trim_sent.sql";
+    waiting_key = "outbox/waiting_key.sql";
+    waiting_lane = "outbox/waiting_lane.sql";
+    unannounced = "outbox/unannounced.sql";
+}

@@ -1,0 +1,117 @@
+//! Cleaning up, a little at a time (S18).
+
+use std::time::Duration;
+
+use rusqlite::params;
+use twobox_core::ports::{SweepPlan, SweepStore, Swept};
+use twobox_core::{Result, Timestamp, crash_point, time};
+
+use crate::writer::Class;
+use crate::{Sqlite, SqliteTx};
+
+/// Only one process sweeps a file at a time; this long after its last sweep, another one may.
+const LEADER_FOR: Duration = Duration::from_secs(60);
+
+impl SweepStore for Sqlite {
+    async fn sweep(&self, plan: &SweepPlan) -> Result<Swept> {
+        let (db, plan) = (self.clone(), plan.clone());
+        let me = self.sweeper_id();
+        // Lazy: a sweep that a power cut forgets is done again. Rows and watermark stay together either way.
+        self.write(Class::Lazy, move |tx| {
+            let now = db.options.clock.now();
+            if !lead(tx, &me, now)? {
+                return Ok(Swept::default());
+            }
+            let batch = i64::try_from(plan.batch.max(1)).unwrap_or(i64::MAX);
+            let mut swept = Swept::default();
+            trim(tx, now.minus(plan.sent_retention), batch, &mut swept)?;
+            forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
+            purge(tx, plan.dedup_window, batch, &mut swept)?;
+            tx.execute(&tx.sql.meta_put, params!["dedup_window", time::micros(plan.dedup_window)])?;
+            Ok::<_, twobox_core::Error>(swept)
+        })
+        .await
+    }
+}
+
+/// Becomes or stays the one that sweeps, unless somebody else is.
+fn lead(tx: &mut SqliteTx<'_>, me: &str, now: Timestamp) -> Result<bool> {
+    let text = tx.query_optional(&tx.sql.meta_get, ["sweeper"], |row| row.get::<String>(0))?;
+    let other = text.as_deref().and_then(|text| text.split_once(' ')).filter(|(_, who)| *who != me);
+    let until =
+        other.and_then(|(until, _)| until.parse().ok()).map_or(Timestamp::default(), Timestamp::from_micros);
+    // A lease that ends implausibly late was written by a clock that has jumped since.
+    if until > now && until <= now.plus(LEADER_FOR) {
+        return Ok(false);
+    }
+    let lease = format!("{} {me}", now.plus(LEADER_FOR).as_micros());
+    tx.execute(&tx.sql.meta_put, params!["sweeper", lease])?;
+    Ok(true)
+}
+
+/// Trims what was sent long ago: log rows of each lane behind its own cursor, then waiting rows.
+fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
+    let lanes = tx.query(&tx.sql.sweep_lanes, [], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<String>(1)?, row.get::<String>(2)?, row.get::<i64>(3)?))
+    })?;
+    let mut room = batch;
+    for (lane, source, destination, cursor) in lanes {
+        while room > 0 {
+            let receipt =
+                tx.query_optional(&tx.sql.old_receipt, params![lane, before.as_micros()], |row| {
+                    Ok((row.get::<i64>(0)?, row.get::<i64>(1)?))
+                })?;
+            let Some((first, last)) = receipt else { break };
+            let values = params![source, destination, first, last.min(cursor), room];
+            let trimmed = count(tx.execute(&tx.sql.trim_log, values)?);
+            swept.trimmed += u64::try_from(trimmed).unwrap_or(0);
+            room -= trimmed;
+            if room > 0 {
+                tx.execute(&tx.sql.drop_receipt, [lane, last])?;
+                room -= 1; // dropping receipts is work as well
+            }
+        }
+    }
+    crash_point!("sweep.trimmed");
+    let gone = tx.query(&tx.sql.trim_sent, [before.as_micros(), batch], |row| row.get::<i64>(0))?;
+    for seq in &gone {
+        tx.execute(&tx.sql.drop_attempts, [seq])?;
+    }
+    swept.more |= room <= 0 || count(gone.len()) >= batch;
+    Ok(())
+}
+
+fn forget_keys(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
+    let forgotten = tx.execute(&tx.sql.sweep_once, [before.as_micros(), batch])?;
+    swept.once_keys += u64::try_from(forgotten).unwrap_or(0);
+    swept.more |= count(forgotten) >= batch;
+    Ok(())
+}
+
+/// Purges inbox rows of each peer, oldest first, and raises its watermark with them in the same transaction (S9).
+fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept) -> Result<()> {
+    let peers = tx.query(&tx.sql.sweep_peers, [], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
+    })?;
+    for (peer, newest, watermark) in peers {
+        // Counted in the sender's own dates, never on our clock: safety must not depend on clocks.
+        let target = newest.saturating_sub(time::micros(window));
+        if target <= watermark {
+            continue;
+        }
+        let bound = tx.query_optional(&tx.sql.purge_bound, params![peer, target, batch], |row| {
+            Ok((row.get::<Option<i64>>(0)?, row.get::<i64>(1)?))
+        })?;
+        let (Some(bound), rows) = bound.unwrap_or((None, 0)) else { continue };
+        let purged = tx.execute(&tx.sql.purge, [peer, bound])?;
+        swept.purged += u64::try_from(purged).unwrap_or(0);
+        crash_point!("sweep.purged");
+        tx.execute(&tx.sql.raise_watermark, [peer, bound])?;
+        swept.more |= rows >= batch;
+    }
+    Ok(())
+}
+
+fn count(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}

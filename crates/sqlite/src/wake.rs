@@ -1,0 +1,223 @@
+//! Waking relays when another process has written.
+//!
+//! Our own commits wake them directly. For others there are two signs: the write-ahead log changes, which any
+//! writer causes, and the doorbell file beside the database, which our library touches after a commit that
+//! enqueued something. The log changes *before* the commit is visible, so a watcher must keep looking for a
+//! while; a slow look every second is the safety net.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use twobox_core::{Error, ErrorKind, Result};
+
+use crate::error::wrap;
+use crate::shared::Shared;
+
+/// How often the watcher looks although nothing was signalled.
+const SAFETY_NET: Duration = Duration::from_secs(1);
+/// After a change of the write-ahead log the commit is visible within this time, or will not be.
+const LOOK_FOR: Duration = Duration::from_millis(20);
+const LOOK_FIRST: Duration = Duration::from_micros(20);
+const LOOK_MAX: Duration = Duration::from_micros(500);
+/// Least time between two looks: under load relays are awake anyway.
+const COALESCE: Duration = Duration::from_millis(1);
+
+/// The path of a file that stands beside the database.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Opens the doorbell. Without one, other processes still notice by the write-ahead log.
+pub(crate) fn open_bell(path: &Path) -> Option<File> {
+    let path = beside(path, "-bell");
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .inspect_err(|error| {
+            tracing::debug!(path = %path.display(), %error, "no doorbell");
+        })
+        .ok()
+}
+
+/// Rings: other processes' watchers see the file change.
+pub(crate) fn ring(bell: &File) {
+    #[cfg(unix)]
+    let rung = std::os::unix::fs::FileExt::write_at(bell, &[1], 0).map(drop);
+    #[cfg(not(unix))]
+    let rung = std::io::Write::write_all(&mut &*bell, &[1]);
+    if let Err(error) = rung {
+        tracing::debug!(%error, "cannot ring the doorbell");
+    }
+}
+
+/// A thread that watches the file. Dropping it stops the thread.
+pub(crate) struct Watcher {
+    stopped: Arc<AtomicBool>,
+    #[cfg(target_os = "linux")]
+    stop: std::os::unix::net::UnixStream,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        #[cfg(target_os = "linux")]
+        {
+            let _: std::io::Result<()> = self.stop.shutdown(std::net::Shutdown::Both);
+        }
+        #[cfg(not(target_os = "linux"))]
+        self.thread.iter().for_each(|thread| thread.thread().unpark());
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        if let Some(Err(_)) = thread.map(std::thread::JoinHandle::join) {
+            tracing::error!("the watcher thread panicked");
+        }
+    }
+}
+
+/// What the database looked like when we last told somebody.
+struct Seen {
+    shared: Arc<Shared>,
+    version: i64,
+}
+
+impl Seen {
+    /// Wakes relays if another connection has committed since. Errors count as a change: looking again is
+    /// harmless, not looking is not.
+    fn look(&mut self) -> bool {
+        let version = self.shared.readers.with_watcher(data_version).unwrap_or(-1);
+        let changed = version != self.version || version == -1;
+        self.version = version;
+        if changed {
+            self.shared.wake_all();
+        }
+        changed
+    }
+}
+
+fn data_version(connection: &Connection) -> Result<i64> {
+    connection
+        .prepare_cached("PRAGMA data_version")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(wrap("read the data version"))
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Watcher {
+    /// Without a way to be told, looks several times a second.
+    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Self> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stopped);
+        let thread = std::thread::Builder::new()
+            .name("twobox-watcher".into())
+            .spawn(move || {
+                let mut seen = Seen { shared, version: -1 };
+                while !flag.load(Ordering::Acquire) {
+                    seen.look();
+                    std::thread::park_timeout(Duration::from_millis(50));
+                }
+            })
+            .map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "cannot start the watcher").with_source(error)
+            })?;
+        Ok(Self { stopped, thread: Some(thread) })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Watcher {
+    /// Watches by inotify.
+    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, "cannot watch the database file").with_source(error)
+        };
+        let (stop, stop_of_thread) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+        let eyes = linux::Eyes::new(&shared.opener.path, stop_of_thread).map_err(failed)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stopped);
+        let thread = std::thread::Builder::new()
+            .name("twobox-watcher".into())
+            .spawn(move || linux::run(eyes, &mut Seen { shared, version: -1 }, &flag))
+            .map_err(failed)?;
+        Ok(Self { stopped, stop, thread: Some(thread) })
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+    use super::{COALESCE, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
+
+    /// What the watcher sleeps on.
+    pub(super) struct Eyes {
+        inotify: OwnedFd,
+        stop: UnixStream,
+    }
+
+    impl Eyes {
+        pub(super) fn new(path: &Path, stop: UnixStream) -> io::Result<Self> {
+            let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            inotify::add_watch(&inotify, beside(path, "-wal"), WatchFlags::MODIFY)?;
+            // Absent only if it could not be created; the write-ahead log tells all the same.
+            let _: rustix::io::Result<i32> =
+                inotify::add_watch(&inotify, beside(path, "-bell"), WatchFlags::MODIFY);
+            Ok(Self { inotify, stop })
+        }
+
+        /// Sleeps until something happens; says whether it was a change of a watched file.
+        fn sleep(&self) -> bool {
+            let mut fds = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+            let net = Timespec { tv_sec: SAFETY_NET.as_secs().cast_signed(), tv_nsec: 0 };
+            let _: rustix::io::Result<usize> = poll(&mut fds, Some(&net));
+            fds[0].revents().contains(PollFlags::IN)
+        }
+
+        /// Forgets the events that have arrived: one look answers them all.
+        fn drain(&self) {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+            while reader.next().is_ok() {}
+        }
+    }
+
+    pub(super) fn run(eyes: Eyes, seen: &mut Seen, stopped: &AtomicBool) {
+        seen.look();
+        while !stopped.load(Ordering::Acquire) {
+            if eyes.sleep() {
+                eyes.drain();
+                look_for_commit(seen);
+                std::thread::sleep(COALESCE);
+            } else {
+                seen.look();
+            }
+        }
+    }
+
+    /// The log changed: its commit becomes visible a little later, or it was rolled back.
+    fn look_for_commit(seen: &mut Seen) {
+        let mut pause = LOOK_FIRST;
+        let mut waited = Duration::ZERO;
+        while !seen.look() && waited < LOOK_FOR {
+            std::thread::sleep(pause);
+            waited += pause;
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+}

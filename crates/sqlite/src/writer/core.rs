@@ -1,0 +1,340 @@
+//! The step function.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
+use twobox_core::{Error, ErrorKind, Result, crash_point};
+
+use super::job::{Budget, Class, Progress};
+use super::queue::Queued;
+use crate::connection::set_synchronous;
+use crate::error::wrap;
+use crate::guard::{Guard, Inside};
+use crate::options::Durability;
+use crate::shared::Shared;
+use crate::tx::SqliteTx;
+
+/// Lazy work is synced within this time (W4).
+const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
+
+/// Groups between two looks at the size of the write-ahead log.
+const GROUPS_PER_LOOK: u64 = 32;
+
+/// The writer's state. One step at a time, on whichever thread calls.
+pub(crate) struct Core {
+    pub(super) shared: Arc<Shared>,
+    pub(super) open: Option<Open>,
+    pub(super) stopped: Option<String>,
+    /// When the first commit that is not yet synced happened.
+    unsynced_since: Option<Duration>,
+    groups: u64,
+    /// How long the last commit took: what a gap is measured against.
+    pub(super) commit_time: Duration,
+}
+
+/// The connection and what guards it.
+pub(crate) struct Open {
+    pub(super) connection: Connection,
+    pub(super) guard: Guard,
+    synchronous: Durability,
+}
+
+impl Open {
+    pub(super) fn new(shared: &Shared) -> Result<Self> {
+        let mut connection = shared.opener.writer(shared.options.durability)?;
+        let guard = Guard::install(&mut connection, &*shared.options.random)?;
+        Ok(Self { connection, guard, synchronous: shared.options.durability })
+    }
+
+    /// Switches between transactions; the setting applies from the next one on.
+    fn set_mode(&mut self, mode: Durability) -> Result<()> {
+        if self.synchronous != mode {
+            set_synchronous(&self.connection, mode)?;
+            self.synchronous = mode;
+        }
+        Ok(())
+    }
+}
+
+/// Jobs that ran in the open transaction.
+type Ran = Vec<(Queued, Progress)>;
+
+/// Why a group did not commit.
+enum Failure {
+    /// Nothing happened, and everybody gets this error.
+    Refused(Error),
+    /// Nothing happened; one of the jobs is to blame.
+    Spoilt(Error),
+    /// It may have happened (S14).
+    Unknown(Error),
+}
+
+impl Core {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
+        let open = Open::new(&shared)?;
+        crate::connection::check_damage(
+            &open.connection,
+            &shared.opener.path,
+            shared.options.check_bytes_max,
+        )?;
+        Ok(Self {
+            shared,
+            open: Some(open),
+            stopped: None,
+            unsynced_since: None,
+            groups: 0,
+            commit_time: Duration::ZERO,
+        })
+    }
+
+    /// Runs one group and returns what it did not get to, in order.
+    pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>) -> VecDeque<Queued> {
+        if let Err(error) = self.ready() {
+            answer_all(jobs, &error);
+            return VecDeque::new();
+        }
+        if jobs.is_empty() {
+            return jobs;
+        }
+        let mut ran = Vec::with_capacity(jobs.len());
+        let outcome = self.run_group(&mut jobs, &mut ran);
+        let mut rest = match outcome {
+            Ok(()) => self.answer(ran),
+            Err(Failure::Refused(error)) => {
+                answer_all(ran.into_iter().map(|(queued, _)| queued).chain(jobs.drain(..)), &error);
+                VecDeque::new()
+            }
+            Err(Failure::Unknown(error)) => {
+                self.doubt(&error);
+                answer_all(ran.into_iter().map(|(queued, _)| queued), &unknown(&error));
+                VecDeque::new()
+            }
+            Err(Failure::Spoilt(error)) => self.run_apart(ran, &error),
+        };
+        rest.append(&mut jobs);
+        rest
+    }
+
+    /// Housekeeping between groups: lazy work is synced, the write-ahead log is kept short.
+    pub(crate) fn tick(&mut self) {
+        if self.ready().is_err() {
+            return;
+        }
+        if self.time_to_sync().is_some_and(|time| time.is_zero()) {
+            self.sync_lazy();
+        }
+    }
+
+    /// How long until lazy work must be synced.
+    pub(crate) fn time_to_sync(&self) -> Option<Duration> {
+        let since = self.unsynced_since?;
+        Some((since + LAZY_SYNC_AFTER).saturating_sub(self.shared.options.clock.monotonic()))
+    }
+
+    /// Syncs what lazy groups have left unsynced.
+    pub(crate) fn sync_lazy(&mut self) {
+        let (Some(open), true) = (&mut self.open, self.unsynced_since.is_some()) else { return };
+        let Some(barrier) = self.shared.barrier() else { return };
+        let synced = open.set_mode(Durability::Full).and_then(|()| {
+            let _inside = Inside::enter();
+            open.guard
+                .begin(&open.connection)
+                .and_then(|()| barrier(&open.connection))
+                .map_err(wrap("sync"))?;
+            open.guard.commit(&open.connection).map_err(wrap("sync"))
+        });
+        match synced {
+            Ok(()) => self.unsynced_since = None,
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+            }
+            Err(error) => self.doubt(&error),
+        }
+    }
+
+    fn run_group(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran) -> Result<(), Failure> {
+        let mode = self.mode(jobs.iter().map(|queued| queued.job.class()));
+        let options = &self.shared.options;
+        let open = self.open.as_mut().expect("ready() has opened it");
+        open.set_mode(mode).map_err(Failure::Refused)?;
+        open.guard.begin(&open.connection).map_err(wrap("begin a transaction")).map_err(Failure::Refused)?;
+        let inside = Inside::enter();
+        let budget = Budget {
+            clock: &*options.clock,
+            until: options.clock.monotonic() + options.group_time,
+            one_by_one: false,
+        };
+        while let Some(mut queued) = jobs.pop_front() {
+            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
+            let progress = queued.job.run(&mut tx, &budget);
+            ran.push((queued, progress));
+            if open.connection.is_autocommit() {
+                return Err(Failure::Spoilt(gone()));
+            }
+            if budget.is_over() {
+                break;
+            }
+        }
+        drop(inside);
+        self.commit(mode, ran.iter().map(|(queued, _)| queued.job.class()))
+    }
+
+    /// Commits the open transaction and publishes what became visible and durable.
+    fn commit(&mut self, mode: Durability, classes: impl Iterator<Item = Class>) -> Result<(), Failure> {
+        let open = self.open.as_mut().expect("a transaction is open");
+        let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"));
+        let ends = match ends {
+            Ok(ends) => ends,
+            Err(error) => {
+                let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+                return Err(Failure::Refused(error));
+            }
+        };
+        crash_point!("writer.before-commit");
+        let start = self.shared.options.clock.monotonic();
+        if let Err(error) = open.guard.commit(&open.connection) {
+            return Err(judge_commit(open, error));
+        }
+        crash_point!("writer.after-commit");
+        let now = self.shared.options.clock.monotonic();
+        self.commit_time = now.saturating_sub(start);
+        self.groups += 1;
+        match mode {
+            Durability::Full => self.unsynced_since = None,
+            Durability::ProcessCrash if classes.into_iter().any(|class| class != Class::Ephemeral) => {
+                self.unsynced_since.get_or_insert(now);
+            }
+            Durability::ProcessCrash => {}
+        }
+        self.shared.check_file().map_err(|error| {
+            self.stopped = Some(error.to_string());
+            Failure::Refused(error)
+        })?;
+        self.shared.publish(&ends, mode == Durability::Full);
+        Ok(())
+    }
+
+    /// Which setting a group needs.
+    fn mode(&self, classes: impl Iterator<Item = Class>) -> Durability {
+        let configured = self.shared.options.durability;
+        classes.fold(Durability::ProcessCrash, |mode, class| match class {
+            Class::Barrier => Durability::Full,
+            Class::Synced if configured == Durability::Full => Durability::Full,
+            _ => mode,
+        })
+    }
+
+    /// Runs jobs each in its own transaction, because one of them spoilt the shared one.
+    fn run_apart(&mut self, ran: Ran, error: &Error) -> VecDeque<Queued> {
+        let mut rest = VecDeque::new();
+        if let Some(open) = &self.open {
+            let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+        }
+        tracing::debug!(%error, jobs = ran.len(), "a shared transaction failed; running its members apart");
+        for (mut queued, _) in ran {
+            queued.job.rolled_back();
+            match self.run_alone(&mut queued) {
+                Ok(Progress::Finished) => queued.job.answer(Ok(())),
+                Ok(Progress::More) => rest.push_back(queued),
+                Err(error) => queued.job.answer(Err(error)),
+            }
+        }
+        rest
+    }
+
+    /// Runs one job item by item, each in its own transaction, until it is finished or its turn is over.
+    fn run_alone(&mut self, queued: &mut Queued) -> Result<Progress> {
+        let until = self.shared.options.clock.monotonic() + self.shared.options.group_time;
+        loop {
+            self.ready()?;
+            let progress = self.run_item(queued)?;
+            if progress == Progress::Finished || self.shared.options.clock.monotonic() >= until {
+                return Ok(progress);
+            }
+        }
+    }
+
+    fn run_item(&mut self, queued: &mut Queued) -> Result<Progress> {
+        let mode = self.mode(std::iter::once(queued.job.class()));
+        let clock = Arc::clone(&self.shared.options.clock);
+        let open = self.open.as_mut().expect("ready() has opened it");
+        open.set_mode(mode)?;
+        open.guard.begin(&open.connection).map_err(wrap("begin a transaction"))?;
+        let inside = Inside::enter();
+        let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
+        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
+        let progress = queued.job.run(&mut tx, &budget);
+        if open.connection.is_autocommit() {
+            return Ok(queued.job.failed_alone(gone()));
+        }
+        drop(inside);
+        match self.commit(mode, std::iter::once(queued.job.class())) {
+            Ok(()) => {
+                queued.job.committed();
+                Ok(progress)
+            }
+            Err(Failure::Spoilt(error)) => Ok(queued.job.failed_alone(error)),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Unknown(error)) => {
+                self.doubt(&error);
+                Err(unknown(&error))
+            }
+        }
+    }
+
+    /// Tells everybody whose work is committed, and returns those who have more.
+    fn answer(&mut self, ran: Ran) -> VecDeque<Queued> {
+        let mut rest = VecDeque::new();
+        for (mut queued, progress) in ran {
+            queued.job.committed();
+            match progress {
+                Progress::Finished => queued.job.answer(Ok(())),
+                Progress::More => rest.push_back(queued),
+            }
+        }
+        rest
+    }
+
+    /// Whether it is time to look at the size of the write-ahead log.
+    pub(crate) fn is_time_to_look(&self) -> bool {
+        self.groups.is_multiple_of(GROUPS_PER_LOOK)
+    }
+}
+
+/// What a failed COMMIT means (W3).
+fn judge_commit(open: &Open, error: rusqlite::Error) -> Failure {
+    let known = match error.sqlite_error_code() {
+        // A deferred constraint: the transaction is still open and can be rolled back.
+        Some(ErrorCode::ConstraintViolation | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => true,
+        _ => false,
+    };
+    if known && open.guard.rollback(&open.connection).is_ok() {
+        return Failure::Spoilt(wrap("commit")(error));
+    }
+    Failure::Unknown(wrap("commit")(error))
+}
+
+fn gone() -> Error {
+    Error::new(
+        ErrorKind::TransactionFailed,
+        "a statement rolled back the whole transaction (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), full disk or I/O error)",
+    )
+}
+
+fn unknown(cause: &Error) -> Error {
+    Error::new(
+        ErrorKind::CommitUnknown,
+        format!(
+            "the commit failed and may or may not have happened ({}); repeat it with the same id or key",
+            cause.chain()
+        ),
+    )
+}
+
+fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
+    for queued in jobs {
+        queued.job.answer(Err(Error::new(error.kind(), error.chain())));
+    }
+}

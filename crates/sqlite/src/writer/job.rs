@@ -1,0 +1,124 @@
+//! What the writer runs: units of work that share a transaction.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use twobox_core::{Clock, Error, Result};
+
+use crate::tx::{SqliteTx, isolated};
+
+/// Whether losing the work at a power cut matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It must be durable before it is acknowledged.
+    Synced,
+    /// Losing it only causes work to be done again; synced within a second (W4).
+    Lazy,
+    /// Losing it changes nothing after a restart: lease renewals, what is shown to people.
+    Ephemeral,
+    /// It exists to make everything before it durable, whatever the configured durability.
+    Barrier,
+}
+
+/// How far a job got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All of it has run.
+    Finished,
+    /// The group's time was up; the rest joins the next group.
+    More,
+}
+
+/// Time a group may take, shared by its jobs (W7).
+pub(crate) struct Budget<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) until: Duration,
+    /// Run one item, then let it commit alone: a neighbour has spoilt the shared transaction.
+    pub(crate) one_by_one: bool,
+}
+
+impl Budget<'_> {
+    pub(crate) fn is_over(&self) -> bool {
+        self.one_by_one || self.clock.monotonic() >= self.until
+    }
+}
+
+/// A unit of work. It may run several times; only what was followed by [`committed`](Job::committed) counts.
+pub(crate) trait Job: Send {
+    fn class(&self) -> Class;
+
+    /// Runs inside the open transaction, isolating its own failures in savepoints.
+    fn run(&mut self, tx: &mut SqliteTx<'_>, budget: &Budget<'_>) -> Progress;
+
+    /// What ran since the last commit is committed, and durable if the class asks for it.
+    fn committed(&mut self);
+
+    /// What ran since the last commit never happened and will run again.
+    fn rolled_back(&mut self);
+
+    /// What ran last, alone in its transaction, made that transaction fail. It will not run again.
+    fn failed_alone(&mut self, error: Error) -> Progress;
+
+    /// The end: everything committed, or an error that says what is known.
+    fn answer(self: Box<Self>, result: Result<()>);
+}
+
+/// A job made of one closure.
+pub(crate) struct ClosureJob<F, T, E> {
+    class: Class,
+    work: F,
+    outcome: Option<std::result::Result<T, E>>,
+    reply: oneshot::Sender<std::result::Result<T, E>>,
+}
+
+impl<F, T, E> ClosureJob<F, T, E> {
+    pub(crate) fn new(class: Class, work: F) -> (Self, oneshot::Receiver<std::result::Result<T, E>>) {
+        let (reply, receiver) = oneshot::channel();
+        (Self { class, work, outcome: None, reply }, receiver)
+    }
+}
+
+impl<F, T, E> Job for ClosureJob<F, T, E>
+where
+    F: FnMut(&mut SqliteTx<'_>) -> std::result::Result<T, E> + Send,
+    T: Send,
+    E: From<Error> + Send,
+{
+    fn class(&self) -> Class {
+        self.class
+    }
+
+    fn run(&mut self, tx: &mut SqliteTx<'_>, _: &Budget<'_>) -> Progress {
+        self.outcome = Some(isolated(tx, &mut self.work));
+        Progress::Finished
+    }
+
+    fn committed(&mut self) {}
+
+    fn rolled_back(&mut self) {
+        self.outcome = None;
+    }
+
+    fn failed_alone(&mut self, error: Error) -> Progress {
+        self.outcome = Some(match self.outcome.take() {
+            // The closure's own error says more than what it did to the transaction.
+            Some(Err(own)) => Err(own),
+            _ => Err(error.into()),
+        });
+        Progress::Finished
+    }
+
+    fn answer(self: Box<Self>, result: Result<()>) {
+        let outcome = match result {
+            Ok(()) => self.outcome.unwrap_or_else(|| Err(lost().into())),
+            Err(error) => Err(error.into()),
+        };
+        // The caller may have stopped waiting; the commit stands all the same.
+        let _: std::result::Result<(), _> = self.reply.send(outcome);
+    }
+}
+
+/// An error for a job that was answered without having run.
+pub(crate) fn lost() -> Error {
+    Error::new(twobox_core::ErrorKind::Stopped, "the writer stopped before it ran this transaction")
+}

@@ -1,0 +1,15 @@
+//! The one writer of a database file: group commit as a step function (W1).
+//!
+//! [`Core::step`] takes what is queued, runs it in one transaction, commits, and answers. A thread drives it in
+//! production ([`thread`]); simulation drives it inline.
+
+mod core;
+mod job;
+mod queue;
+mod recovery;
+mod thread;
+
+pub(crate) use self::core::Core;
+pub(crate) use self::job::{Budget, Class, ClosureJob, Job, Progress};
+pub(crate) use self::queue::{Queue, Queued};
+pub(crate) use self::thread::{Checkpointer, WriterThread, lock};

@@ -1,0 +1,206 @@
+//! The threads that drive a writer in production.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use twobox_core::{Error, ErrorKind, Result};
+
+use super::core::Core;
+use super::queue::Queue;
+use super::recovery::checkpoint;
+use crate::shared::Shared;
+
+/// How long the writer sleeps when nothing has to be synced; it is woken when work arrives.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// After this long without a pause, the writer makes one, so that connections that poll for the lock get it (W5).
+const BUSY_MAX: Duration = Duration::from_millis(100);
+/// How long that pause is: it catches the first polls of SQLite's busy handler (1, 2, 5 ms).
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// A running writer thread. Dropping it finishes what is queued, then stops.
+pub(crate) struct WriterThread {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WriterThread {
+    pub(crate) fn spawn(
+        core: Arc<Mutex<Core>>,
+        queue: Arc<Queue>,
+        checkpointer: Arc<Checkpointer>,
+    ) -> Result<Self> {
+        let queue_of_thread = Arc::clone(&queue);
+        let thread = std::thread::Builder::new()
+            .name("twobox-writer".into())
+            .spawn(move || run(&core, &queue_of_thread, &checkpointer))
+            .map_err(cannot_spawn)?;
+        Ok(Self { queue, thread: Some(thread) })
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.queue.close();
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        if let Some(Err(_)) = thread.map(JoinHandle::join) {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}
+
+fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
+    let clock = Arc::clone(&lock(core).shared.options.clock);
+    let mut busy_since = clock.monotonic();
+    loop {
+        let patience = lock(core).time_to_sync().unwrap_or(IDLE);
+        let idle_since = clock.monotonic();
+        let Some(mut jobs) = queue.take(patience) else { break };
+        if clock.monotonic().saturating_sub(idle_since) >= BUSY_PAUSE {
+            busy_since = clock.monotonic();
+        }
+        let mut core = lock(core);
+        let answered = jobs.len();
+        while !jobs.is_empty() {
+            jobs = core.step(jobs);
+        }
+        core.tick();
+        let commit_time = core.commit_time;
+        checkpointer.after_group(&mut core);
+        drop(core);
+        pause(queue, answered, commit_time, clock.monotonic().saturating_sub(busy_since));
+    }
+    lock(core).sync_lazy();
+}
+
+/// Leaves the lock for a moment. The callers just answered usually come straight back; letting them share the
+/// next sync instead of the one after it halves the number of syncs. Bounded by a fraction of what the last
+/// commit took, so it never costs more than it saves.
+fn pause(queue: &Queue, answered: usize, commit_time: Duration, busy_for: Duration) {
+    if answered > 1 {
+        queue.wait(answered, (commit_time / 4).min(Duration::from_micros(200)));
+    }
+    if busy_for >= BUSY_MAX {
+        queue.wait(usize::MAX, BUSY_PAUSE);
+    }
+}
+
+/// Copies the write-ahead log into the database file, away from the commit path. The log is reused, not
+/// truncated: growing a file makes every sync slower.
+pub(crate) struct Checkpointer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Requested,
+    /// All but the last pages are copied: the writer can start the log again at little cost.
+    Copied,
+    Closed,
+}
+
+impl Checkpointer {
+    /// Starts the thread, if the shared state says that threads are wanted.
+    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Arc<Self>> {
+        let checkpointer = Arc::new(Self { state: Mutex::new(State::Idle), changed: Condvar::new() });
+        let of_thread = Arc::clone(&checkpointer);
+        std::thread::Builder::new()
+            .name("twobox-checkpoint".into())
+            .spawn(move || of_thread.run(&shared))
+            .map_err(cannot_spawn)?;
+        Ok(checkpointer)
+    }
+
+    pub(crate) fn close(&self) {
+        *self.lock() = State::Closed;
+        self.changed.notify_all();
+    }
+
+    /// Called between groups: asks for a copy when the log is long, and starts it again once copied.
+    pub(crate) fn after_group(&self, core: &mut Core) {
+        let state = *self.lock();
+        match state {
+            State::Idle if core.is_time_to_look() && core.wal_is_long() => {
+                *self.lock() = State::Requested;
+                self.changed.notify_all();
+            }
+            State::Copied => {
+                core.restart_wal();
+                *self.lock() = State::Idle;
+            }
+            State::Idle | State::Requested | State::Closed => {}
+        }
+    }
+
+    fn run(&self, shared: &Shared) {
+        while self.wait_for_request() {
+            let copied = shared.readers.with_checkpointer(|connection| checkpoint(connection, "PASSIVE"));
+            if let Err(error) = copied {
+                tracing::warn!(error = %error.chain(), "cannot checkpoint");
+                // A failed sync inside a checkpoint is as bad as one inside a commit.
+                if error.kind() != ErrorKind::Busy {
+                    shared.raise_doubt();
+                }
+            }
+            let mut state = self.lock();
+            if *state == State::Requested {
+                *state = State::Copied;
+            }
+        }
+    }
+
+    fn wait_for_request(&self) -> bool {
+        let waiting = |state: &mut State| matches!(state, State::Idle | State::Copied);
+        let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
+        *state != State::Closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// Whether the write-ahead log is longer than configured.
+    fn wal_is_long(&self) -> bool {
+        let Some(open) = &self.open else { return false };
+        let pages =
+            open.guard.unguarded(|| checkpoint(&open.connection, "NOOP")).map_or(0, |look| look.pages);
+        pages > i64::from(self.shared.options.wal_pages_max)
+    }
+
+    /// Starts the write-ahead log again, unless a reader is in the way: then it is tried again later.
+    fn restart_wal(&mut self) {
+        let Some(open) = &self.open else { return };
+        let patient = self.shared.options.busy_timeout;
+        let restarted = open.connection.busy_timeout(Duration::ZERO).and_then(|()| {
+            let result = open.guard.unguarded(|| checkpoint(&open.connection, "RESTART"));
+            open.connection.busy_timeout(patient)?;
+            Ok(result)
+        });
+        match restarted {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) if error.kind() == ErrorKind::Busy => {}
+            Ok(Err(error)) => self.doubt(&error),
+            Err(error) => self.doubt(&crate::error::wrap("checkpoint")(error)),
+        }
+    }
+
+    /// Housekeeping of the write-ahead log on the caller's thread.
+    pub(crate) fn checkpoint_inline(&mut self) {
+        if self.is_time_to_look() && self.wal_is_long() {
+            self.restart_wal();
+        }
+    }
+}
+
+pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn cannot_spawn(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "cannot start a thread").with_source(error)
+}
