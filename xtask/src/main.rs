@@ -1,0 +1,112 @@
+//! House rules and chores of the workspace, in Rust so that they run wherever the workspace builds.
+//!
+//! `cargo xtask` alone prints what there is.
+
+mod cargo;
+mod check;
+mod console;
+mod diff;
+mod example;
+mod metadata;
+mod test;
+mod tidy;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Chores end in a sentence for a person; nobody acts on the kind of failure.
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "\
+Chores of the Twobox workspace.
+
+Usage: cargo xtask <command>
+
+Commands:
+  test [-- ARGS]  all tests, doctests included, then every example against its expected.txt;
+                  ARGS go to the test binaries, for instance a part of a test's name
+  check           format, lints, docs, each feature alone, and tidy
+  tidy            the house rules no compiler knows
+  help            this text
+";
+
+#[derive(Debug, PartialEq, Eq)]
+enum Command {
+    Help,
+    Test(Vec<String>),
+    Check,
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(command) = parse(&arguments) else {
+        eprintln!("unknown command: {}\n\n{USAGE}", arguments.join(" "));
+        return ExitCode::from(2);
+    };
+    match run(&command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            console::failure(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<Command> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["help" | "--help" | "-h"] => Some(Command::Help),
+        ["test"] => Some(Command::Test(Vec::new())),
+        ["test", "--", ..] => Some(Command::Test(arguments[2..].to_vec())),
+        ["check"] => Some(Command::Check),
+        ["tidy"] => Some(Command::Tidy),
+        _ => None,
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Help => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Command::Test(arguments) => test::run(root(), arguments),
+        Command::Check => check::run(root()),
+        Command::Tidy => tidy::run(root()),
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Option<Command> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn no_command_asks_for_help() {
+        assert_eq!(parsed(""), Some(Command::Help));
+        assert_eq!(parsed("--help"), Some(Command::Help));
+    }
+
+    #[test]
+    fn arguments_after_the_dashes_belong_to_the_tests() {
+        let expected = vec!["relay".to_owned(), "--nocapture".to_owned()];
+        assert_eq!(parsed("test -- relay --nocapture"), Some(Command::Test(expected)));
+        assert_eq!(parsed("test"), Some(Command::Test(Vec::new())));
+    }
+
+    #[test]
+    fn misspelt_commands_and_stray_arguments_are_refused() {
+        for line in ["tests", "test relay", "check --fast", "tidy crates"] {
+            assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+}
