@@ -55,6 +55,12 @@ impl Policy {
         self
     }
 
+    /// Attempts after the first.
+    #[must_use]
+    pub fn retries_max(&self) -> u32 {
+        self.attempts_max.get() - 1
+    }
+
     /// The longest this policy ever waits between two attempts.
     #[must_use]
     pub fn delay_max(&self) -> Duration {

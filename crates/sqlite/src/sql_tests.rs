@@ -74,7 +74,7 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.key_held, "outbox_waiting_key (lane_id=? AND ordering_key=?)"),
         (&sql.followers, "outbox_waiting_key (lane_id=? AND ordering_key=? AND joined>?)"),
         (&sql.unannounced, "outbox_waiting_unannounced (source=?)"),
-        (&sql.dead_letters, "outbox_waiting_dead ((finished_at,seq)>(?,?))"),
+        (&sql.dead_letters, "outbox_waiting_dead (finished_at>?)"),
         (&sql.dead_by_id, "outbox_waiting_message_id (message_id=?)"),
         (&sql.inbox_get, "(peer_id=? AND message_id=?)"),
         (&sql.done, "(peer_id=? AND message_id=?)"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Answer;
-use crate::{Consumer, Error, Message, MessageId, OrderingKey, Response, Result, Source, Timestamp};
+use crate::{Consumer, Error, Message, MessageId, OrderingKey, Refusal, Response, Result, Source, Timestamp};
 
 /// A message to be handled, with what handles it.
 #[derive(Debug)]
@@ -83,6 +83,9 @@ pub struct InboxRecord {
 pub trait InboxStore: Clone + Send + Sync + 'static {
     /// What handles a message within this store's transaction.
     type Handler: Clone + Send + Sync + 'static;
+
+    /// A handler that does nothing but refuse: for work that failed before its transaction began.
+    fn refusing(refusal: Refusal) -> Self::Handler;
 
     /// Handles the deliveries in order, each atomically, and answers each once its outcome is durable (S2).
     ///

@@ -39,6 +39,12 @@ pub enum Answer {
     Held,
     /// The request's time was up before its turn came (W7). Not a failure.
     NotReached,
+    /// It is dated so far ahead of the receiver's clock that it is refused for now (S9). Not a failure: one of
+    /// the two clocks is wrong, and no message is to blame.
+    TooEarly {
+        /// When its date becomes plausible.
+        after: Duration,
+    },
     /// It failed and may work later.
     Retry {
         /// Least delay the receiver asks for.

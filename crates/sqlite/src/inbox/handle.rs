@@ -47,13 +47,6 @@ impl Handle for Delivery<SqliteHandler> {
     /// Handles the delivery in a savepoint of its own.
     fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> Answer {
         let now = options.clock.now();
-        if self.message.available > now.plus(CLOCK_SKEW_MAX) {
-            let ahead = self.message.available.since(now);
-            return Answer::Retry {
-                after: Some(ahead.saturating_sub(CLOCK_SKEW_MAX)),
-                error: format!("dated {ahead:?} ahead of the receiver's clock"),
-            };
-        }
         let outcome = tx.savepoint(|tx| attempt(self, tx, options, peer, now));
         match outcome {
             Ok(answer) => answer,
@@ -101,9 +94,7 @@ fn claim(
     now: Timestamp,
 ) -> std::result::Result<Claim, Undo> {
     if insert_claim(delivery, tx, peer, now)? {
-        // Without a row, a message at or below the watermark may have been handled and forgotten (S9).
-        let forgotten = delivery.message.available.as_micros() <= peer.watermark;
-        return if forgotten { Err(Undo::Answer(Answer::TooOld)) } else { Ok(Claim::Run) };
+        return check_date(delivery.message.available, peer, now).map(|()| Claim::Run);
     }
     let id = delivery.message.id.as_str();
     let known =
@@ -131,6 +122,19 @@ fn claim(
             Ok(Claim::Known(Answer::InProgress { after: IN_PROGRESS_AFTER }))
         }
     }
+}
+
+/// Whether a message without a row may be handled, as far as its date goes (S9).
+fn check_date(available: Timestamp, peer: &Peer, now: Timestamp) -> std::result::Result<(), Undo> {
+    if available.as_micros() <= peer.watermark {
+        // It may have been handled and forgotten.
+        return Err(Undo::Answer(Answer::TooOld));
+    }
+    let ahead = available.since(now);
+    if ahead > CLOCK_SKEW_MAX {
+        return Err(Undo::Answer(Answer::TooEarly { after: ahead.saturating_sub(CLOCK_SKEW_MAX) }));
+    }
+    Ok(())
 }
 
 fn insert_claim(

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStore};
-use twobox_core::{Consumer, Error, ErrorKind, HandlerResult, Message, MessageId, Response, Result, Source};
+use twobox_core::{
+    Consumer, Error, ErrorKind, HandlerResult, Message, MessageId, Refusal, Response, Result, Source,
+};
 
 use self::job::ProcessJob;
 use crate::error::wrap;
@@ -44,6 +46,10 @@ impl std::fmt::Debug for SqliteHandler {
 
 impl InboxStore for Sqlite {
     type Handler = SqliteHandler;
+
+    fn refusing(refusal: Refusal) -> SqliteHandler {
+        SqliteHandler::new(move |_, _| Err(refusal.clone()))
+    }
 
     async fn process(
         &self,

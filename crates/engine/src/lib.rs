@@ -1,0 +1,18 @@
+//! The moving parts of Twobox: relay, receiver, sweeper and the in-process transport.
+//!
+//! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
+//! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
+
+mod in_process;
+pub mod receiver;
+pub mod relay;
+mod shutdown;
+mod sweeper;
+mod timer;
+
+pub use crate::in_process::InProcess;
+pub use crate::receiver::Receiver;
+pub use crate::relay::Relay;
+pub use crate::shutdown::{Shutdown, ShutdownHandle};
+pub use crate::sweeper::Sweeper;
+pub use crate::timer::{SystemTimer, Timer};

@@ -1,0 +1,83 @@
+//! Which messages are being handled right now, so that a duplicate waits instead of running or getting a wrong
+//! answer (S7).
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use twobox_core::{Message, MessageId, Source};
+
+type Key = (Source, MessageId);
+
+/// The messages being handled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Entry>>>);
+
+#[derive(Debug)]
+struct Entry {
+    /// Dropped when the message is through, which tells whoever waits.
+    ended: watch::Sender<()>,
+}
+
+/// Messages that are being handled until this is dropped.
+#[derive(Debug)]
+pub(super) struct Handling {
+    of: InFlight,
+    keys: Vec<Key>,
+}
+
+impl InFlight {
+    pub(super) fn handling(&self) -> Handling {
+        Handling { of: self.clone(), keys: Vec::new() }
+    }
+
+    /// Completes when the message is through. `None` if somebody is waiting already: one waiter per message is
+    /// enough, more would only hold connections. Completes at once if it is not being handled.
+    pub(super) fn wait_for(&self, message: &Message) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let entries = self.lock();
+        let mut ended = match entries.get(&key(message)) {
+            Some(entry) if entry.ended.receiver_count() > 0 => return None,
+            Some(entry) => Some(entry.ended.subscribe()),
+            None => None,
+        };
+        Some(async move {
+            if let Some(ended) = &mut ended {
+                // The only change is that the sender goes.
+                let _: Result<(), _> = ended.changed().await;
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handling {
+    /// Begins to handle a message. `false` if somebody already does.
+    pub(super) fn begin(&mut self, message: &Message) -> bool {
+        let key = key(message);
+        let mut entries = self.of.lock();
+        if entries.contains_key(&key) {
+            return false;
+        }
+        entries.insert(key.clone(), Entry { ended: watch::Sender::new(()) });
+        drop(entries);
+        self.keys.push(key);
+        true
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        let mut entries = self.of.lock();
+        for key in &self.keys {
+            entries.remove(key);
+        }
+    }
+}
+
+fn key(message: &Message) -> Key {
+    (message.source.clone(), message.id.clone())
+}

@@ -1,0 +1,202 @@
+//! The receiver: routes messages to handlers and lets the inbox make their effects happen once.
+
+mod in_flight;
+mod wave;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use twobox_core::clock::BoxFuture;
+use twobox_core::ports::{Answer, InboxStore, KeyGate};
+use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result};
+
+use self::in_flight::InFlight;
+use self::wave::Wave;
+use crate::Timer;
+
+/// A message that is being handled elsewhere is waited for this long (S7).
+const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
+/// When to ask again about it after that.
+const IN_FLIGHT_AFTER: Duration = Duration::from_secs(1);
+
+/// The first half of a handler that has to wait for something before its transaction (W8): it runs without one,
+/// at least once, and returns the second half, whose effects happen exactly once.
+pub type Prepare<H> = Arc<dyn Fn(Arc<Message>) -> BoxFuture<'static, HandlerResult<H>> + Send + Sync>;
+
+/// How an endpoint is handled.
+pub enum Route<H> {
+    /// In the transaction alone.
+    Handler(H),
+    /// First without, then in the transaction.
+    Prepared(Prepare<H>),
+}
+
+impl<H> fmt::Debug for Route<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Handler(_) => "Handler",
+            Self::Prepared(_) => "Prepared",
+        })
+    }
+}
+
+/// Handles messages for one consumer. Cheap to clone.
+pub struct Receiver<S: InboxStore>(Arc<Inner<S>>);
+
+struct Inner<S: InboxStore> {
+    store: S,
+    consumer: Consumer,
+    routes: HashMap<Endpoint, Route<S::Handler>>,
+    in_flight: InFlight,
+    timer: Arc<dyn Timer>,
+    prepare_max: usize,
+}
+
+/// Builds a [`Receiver`].
+#[must_use = "a builder does nothing until it is built"]
+pub struct ReceiverBuilder<S: InboxStore>(Inner<S>);
+
+impl<S: InboxStore> Receiver<S> {
+    /// A receiver whose dedup rows carry this consumer's name: explicit and stable, because a new name is a new
+    /// memory (S3).
+    pub fn builder(store: S, consumer: Consumer, timer: Arc<dyn Timer>) -> ReceiverBuilder<S> {
+        ReceiverBuilder(Inner {
+            store,
+            consumer,
+            routes: HashMap::new(),
+            in_flight: InFlight::default(),
+            timer,
+            prepare_max: 16,
+        })
+    }
+
+    /// Handles messages in order and answers each once its outcome is durable, within about `budget`.
+    ///
+    /// The messages' source must be authentic: it is part of the dedup key.
+    ///
+    /// # Errors
+    /// When nothing can be said about any of them; then none may be acknowledged.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop handlers that have begun; the outcome is found by delivering again.
+    pub async fn receive(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
+        let deadline = self.0.timer.monotonic().saturating_add(budget);
+        let patience = deadline.min(self.0.timer.monotonic().saturating_add(IN_FLIGHT_WAIT.min(budget / 2)));
+        let mut answers: Vec<Option<Answer>> = vec![None; messages.len()];
+        let mut pending: Vec<usize> = (0..messages.len()).collect();
+        let mut gate = KeyGate::default();
+        while !pending.is_empty() {
+            let wave = Wave::form(&self.0, &messages, &pending, &mut gate, &mut answers);
+            if wave.is_empty() {
+                if !self.await_others(&messages, &wave.later, patience).await {
+                    answer_in_progress(&messages, &wave.later, &mut gate, &mut answers);
+                    break;
+                }
+            } else {
+                self.run_wave(&wave, &messages, deadline, &mut gate, &mut answers).await?;
+            }
+            pending = wave.later;
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Answer::NotReached)).collect())
+    }
+
+    async fn run_wave(
+        &self,
+        wave: &Wave,
+        messages: &[Arc<Message>],
+        deadline: Duration,
+        gate: &mut KeyGate,
+        answers: &mut [Option<Answer>],
+    ) -> Result<()> {
+        let deliveries = wave.deliveries(&self.0, messages).await;
+        let budget = deadline.saturating_sub(self.0.timer.monotonic());
+        let got = self.0.store.process(deliveries, budget).await?;
+        if got.len() != wave.now.len() {
+            return Err(Error::new(ErrorKind::Unavailable, "the store answered another number of messages"));
+        }
+        for (&at, answer) in wave.now.iter().zip(got) {
+            gate.note(&messages[at], &answer);
+            answers[at] = Some(answer);
+        }
+        Ok(())
+    }
+
+    /// Waits until the first of these messages is no longer being handled elsewhere. `false`: time is up, or
+    /// somebody is waiting for it already.
+    async fn await_others(&self, messages: &[Arc<Message>], later: &[usize], patience: Duration) -> bool {
+        let Some(&first) = later.first() else { return false };
+        let left = patience.saturating_sub(self.0.timer.monotonic());
+        let Some(done) = self.0.in_flight.wait_for(&messages[first]) else { return false };
+        tokio::select! {
+            biased;
+            () = done => true,
+            () = self.0.timer.sleep(left) => false,
+        }
+    }
+}
+
+fn answer_in_progress(
+    messages: &[Arc<Message>],
+    later: &[usize],
+    gate: &mut KeyGate,
+    answers: &mut [Option<Answer>],
+) {
+    for &at in later {
+        let held = gate.holds(&messages[at]);
+        let answer = if held { Answer::Held } else { Answer::InProgress { after: IN_FLIGHT_AFTER } };
+        gate.note(&messages[at], &answer);
+        answers[at] = Some(answer);
+    }
+}
+
+impl<S: InboxStore> ReceiverBuilder<S> {
+    /// Handles an endpoint.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](ErrorKind::Misconfigured) if the endpoint has a handler already (RF-20).
+    pub fn route(mut self, endpoint: Endpoint, route: Route<S::Handler>) -> Result<Self> {
+        if self.0.routes.contains_key(&endpoint) {
+            return Err(Error::new(
+                ErrorKind::Misconfigured,
+                format!("endpoint {endpoint} has two handlers: keep one"),
+            ));
+        }
+        self.0.routes.insert(endpoint, route);
+        Ok(self)
+    }
+
+    /// Most first halves of handlers that run at once per request. Default 16.
+    pub fn prepare_max(mut self, prepare_max: usize) -> Self {
+        self.0.prepare_max = prepare_max.max(1);
+        self
+    }
+
+    /// The receiver.
+    #[must_use]
+    pub fn build(self) -> Receiver<S> {
+        Receiver(Arc::new(self.0))
+    }
+}
+
+impl<S: InboxStore> Clone for Receiver<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: InboxStore> fmt::Debug for Receiver<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("consumer", &self.0.consumer)
+            .field("routes", &self.0.routes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: InboxStore> fmt::Debug for ReceiverBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiverBuilder").field("routes", &self.0.routes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! A wave: the messages of a request that can be handled together.
+//!
+//! Most requests are one wave. A message that is being handled elsewhere, what follows it in its key, and the
+//! second prepared message of a key wait for a later one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use twobox_core::ports::{Answer, Delivery, InboxStore, KeyGate};
+use twobox_core::{HandlerResult, Message, OrderingKey, Refusal, Source};
+
+use super::in_flight::Handling;
+use super::{Inner, Prepare, Route};
+
+/// Which messages are handled now and which later.
+pub(super) struct Wave {
+    pub(super) now: Vec<usize>,
+    pub(super) later: Vec<usize>,
+    _handling: Handling,
+}
+
+type Key = (Source, OrderingKey);
+
+impl Wave {
+    /// Sorts out what can be handled now. What follows a failed message of its key is answered at once.
+    pub(super) fn form<S: InboxStore>(
+        inner: &Inner<S>,
+        messages: &[Arc<Message>],
+        pending: &[usize],
+        gate: &mut KeyGate,
+        answers: &mut [Option<Answer>],
+    ) -> Self {
+        let mut handling = inner.in_flight.handling();
+        let (mut now, mut later) = (Vec::with_capacity(pending.len()), Vec::new());
+        let mut postponed: HashSet<Key> = HashSet::new();
+        let mut prepared: HashSet<Key> = HashSet::new();
+        for &at in pending {
+            let message = &messages[at];
+            if gate.holds(message) {
+                answers[at] = Some(Answer::Held);
+                continue;
+            }
+            let key = message.ordering_key.clone().map(|key| (message.source.clone(), key));
+            let is_prepared = matches!(inner.routes.get(&message.endpoint), Some(Route::Prepared(_)));
+            let waits = key
+                .as_ref()
+                .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
+            if waits || !handling.begin(message) {
+                later.push(at);
+                postponed.extend(key);
+                continue;
+            }
+            prepared.extend(key.filter(|_| is_prepared));
+            now.push(at);
+        }
+        Self { now, later, _handling: handling }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+
+    /// The deliveries of this wave, after the first halves of their handlers have run.
+    pub(super) async fn deliveries<S: InboxStore>(
+        &self,
+        inner: &Inner<S>,
+        messages: &[Arc<Message>],
+    ) -> Vec<Delivery<S::Handler>> {
+        let mut prepared = prepare(inner, messages, &self.now).await;
+        let delivery = |&at: &usize| {
+            let message = Arc::clone(&messages[at]);
+            let handler = match inner.routes.get(&message.endpoint) {
+                None => None,
+                Some(Route::Handler(handler)) => Some(handler.clone()),
+                Some(Route::Prepared(_)) => prepared.remove(&at).map(|half| half.unwrap_or_else(S::refusing)),
+            };
+            let body_hash = message.payload.sha256();
+            Delivery { message, consumer: inner.consumer.clone(), body_hash, handler }
+        };
+        self.now.iter().map(delivery).collect()
+    }
+}
+
+type Halves<H> = std::collections::HashMap<usize, HandlerResult<H>>;
+
+/// Runs the first halves, a bounded number at a time. A panic is a failure (S6).
+async fn prepare<S: InboxStore>(
+    inner: &Inner<S>,
+    messages: &[Arc<Message>],
+    now: &[usize],
+) -> Halves<S::Handler> {
+    let mut halves = Halves::new();
+    let mut running = JoinSet::new();
+    let mut waiting = now.iter().filter_map(|&at| match inner.routes.get(&messages[at].endpoint) {
+        Some(Route::Prepared(prepare)) => Some((at, Arc::clone(prepare))),
+        _ => None,
+    });
+    loop {
+        while running.len() < inner.prepare_max
+            && let Some((at, prepare)) = waiting.next()
+        {
+            running.spawn(half::<S>(at, prepare, Arc::clone(&messages[at])));
+        }
+        match running.join_next().await {
+            Some(Ok((at, half))) => drop(halves.insert(at, half)),
+            Some(Err(error)) => tracing::error!(%error, "a task of the receiver failed"),
+            None => return halves,
+        }
+    }
+}
+
+async fn half<S: InboxStore>(
+    at: usize,
+    prepare: Prepare<S::Handler>,
+    message: Arc<Message>,
+) -> (usize, HandlerResult<S::Handler>) {
+    let half = tokio::spawn(async move { prepare(message).await }).await;
+    (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
+}

@@ -1,0 +1,196 @@
+//! What happens to a relay, and what it makes of it.
+
+use twobox_core::Error;
+use twobox_core::ports::{Answer, DeliveryError, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled};
+
+use super::lane::{Lane, Verdict};
+use super::reader::Target;
+use super::run::Run;
+
+/// Which state of which lane an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Of {
+    pub(super) lane: LaneId,
+    pub(super) incarnation: u64,
+}
+
+/// Something that was started has ended.
+pub(super) enum Event<P> {
+    /// The log may have grown.
+    Changed(u64),
+    /// Lanes were taken and renewed, asked for at this monotonic time.
+    Lanes { asked: std::time::Duration, result: Result<Vec<LaneLease<P>>, Error> },
+    /// New destinations were looked for; there may be more.
+    Discovered(Result<bool, Error>),
+    /// A part of the log was read.
+    Read(Target, Result<LogChunk<P>, Error>),
+    /// Waiting rows were looked at.
+    Looked(Of, Result<Due<P>, Error>),
+    /// A request came back; the outer error is the store's, before anything was sent.
+    Answered(Of, u64, Result<Result<Vec<Answer>, DeliveryError>, Error>),
+    /// A probe came back.
+    Probed(Of, Result<Vec<Answer>, DeliveryError>),
+    /// The log was settled up to here.
+    SettledLog(Of, P, Result<Settled, Error>),
+    /// A batch of waiting rows was settled.
+    SettledWaiting(Of, Result<Settled, Error>),
+    /// Dead letters were announced; there may be more.
+    Announced(Result<bool, Error>),
+    /// Something that is only shown to people was written.
+    Shown(Result<(), Error>),
+}
+
+impl<S: OutboxStore> Run<S> {
+    pub(super) fn handle(&mut self, event: Event<S::Position>) {
+        match event {
+            Event::Changed(version) => self.changed(version),
+            Event::Lanes { asked, result } => self.lanes_taken(asked, result),
+            Event::Discovered(result) => {
+                self.discovering = false;
+                self.discover_more = self.logged(result, "look for new destinations").unwrap_or(false);
+            }
+            Event::Read(target, result) => {
+                self.reader.reading = false;
+                match result {
+                    Ok(chunk) => self.reader.deliver(target, chunk, &mut self.lanes, &self.relay.options),
+                    Err(error) => {
+                        self.reader.grown = true;
+                        self.back_off(&error, "read the log");
+                    }
+                }
+            }
+            Event::Looked(of, result) => self.looked(of, result),
+            Event::Answered(of, batch, result) => self.answered(of, batch, result),
+            Event::Probed(of, result) => self.probed(of, result),
+            Event::SettledLog(of, upto, result) => {
+                if let Some(settled) = self.settled(of, result)
+                    && let Some(lane) = self.lane(of)
+                {
+                    lane.settling = false;
+                    lane.settled(&upto);
+                    self.announce_more |= settled.died > 0;
+                }
+            }
+            Event::SettledWaiting(of, result) => {
+                if let Some(settled) = self.settled(of, result)
+                    && let Some(lane) = self.lane(of)
+                {
+                    lane.waiting_settled();
+                    self.announce_more |= settled.died > 0;
+                }
+            }
+            Event::Announced(result) => {
+                self.announcing = false;
+                self.announce_more |= self.logged(result, "announce dead letters").unwrap_or(false);
+            }
+            Event::Shown(result) => {
+                // Losing the lease shows when something that matters is written.
+                let _: Option<()> = self.logged(result, "show what the lane does");
+            }
+        }
+    }
+
+    fn changed(&mut self, version: u64) {
+        self.seen = version;
+        self.watching = false;
+        self.reader.grown = true;
+        self.lanes.values_mut().for_each(Lane::nudge);
+    }
+
+    fn lanes_taken(
+        &mut self,
+        asked: std::time::Duration,
+        result: Result<Vec<LaneLease<S::Position>>, Error>,
+    ) {
+        self.taking = false;
+        let Some(leases) = self.logged(result, "take lanes") else { return };
+        let valid_until = asked.saturating_add(self.relay.options.timing.lease);
+        let held: std::collections::BTreeSet<LaneId> = leases.iter().map(|lease| lease.lane).collect();
+        self.lanes.retain(|lane, _| held.contains(lane));
+        for lease in leases {
+            let same = |lane: &Lane<S::Position>| {
+                (lane.lease.token, lane.lease.epoch, lane.lease.routed)
+                    == (lease.token, lease.epoch, lease.routed)
+            };
+            if let Some(lane) = self.lanes.get_mut(&lease.lane).filter(|lane| same(lane)) {
+                lane.valid_until = valid_until;
+                continue;
+            }
+            self.incarnations += 1;
+            let mut lane = Lane::new(lease, self.incarnations, valid_until, &self.relay.options);
+            self.reader.join(&mut lane);
+            self.lanes.insert(lane.lease.lane, lane);
+        }
+        self.reader.grown = true;
+        self.discover_more = true;
+        self.announce_more = true;
+        self.advance_idle();
+    }
+
+    fn looked(&mut self, of: Of, result: Result<Due<S::Position>, Error>) {
+        let now = self.relay.timer.monotonic();
+        match result {
+            Ok(due) => {
+                if let Some(lane) = self.lane(of) {
+                    lane.add_due(due, now);
+                }
+            }
+            Err(error) => self.doubt(of, &error),
+        }
+    }
+
+    fn answered(&mut self, of: Of, batch: u64, result: Result<Result<Vec<Answer>, DeliveryError>, Error>) {
+        let delivered = match result {
+            Ok(delivered) => delivered,
+            Err(error) => return self.doubt(of, &error),
+        };
+        let (now, options, random) = (
+            self.relay.timer.monotonic(),
+            self.relay.options.clone(),
+            std::sync::Arc::clone(&self.relay.random),
+        );
+        let Some(lane) = self.lane(of) else { return };
+        let verdict = match delivered {
+            Ok(answers) => lane.answered(batch, answers, now, &options, &*random),
+            Err(error) => lane.failed(batch, &error, now, &options, &*random),
+        };
+        if let Verdict::Held(outage) = verdict {
+            self.show_outage(of, Some(outage));
+        }
+    }
+
+    fn probed(&mut self, of: Of, result: Result<Vec<Answer>, DeliveryError>) {
+        let now = self.relay.timer.monotonic();
+        let (policy, random) = (self.relay.options.probe.clone(), std::sync::Arc::clone(&self.relay.random));
+        let Some(lane) = self.lane(of) else { return };
+        match result {
+            Ok(_) => {
+                lane.probe_answered();
+                self.show_outage(of, None);
+            }
+            Err(error) => {
+                let outage = lane.breaker.failed(error.to_string(), now, &policy, &*random);
+                self.show_outage(of, Some(outage));
+            }
+        }
+    }
+
+    /// The result of a settlement, or the end of the lane's state: what it was based on is in doubt.
+    fn settled(&mut self, of: Of, result: Result<Settled, Error>) -> Option<Settled> {
+        match result {
+            Ok(settled) => Some(settled),
+            Err(error) => {
+                self.doubt(of, &error);
+                None
+            }
+        }
+    }
+
+    /// Throws the lane's state away; it is loaded again from what the store says (L1).
+    fn doubt(&mut self, of: Of, error: &Error) {
+        if self.lane(of).is_some() {
+            self.lanes.remove(&of.lane);
+            self.back_off(error, "settle a lane; reloading it");
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! A lane in memory: what was read, what is on its way, what can be settled. No I/O and no waiting here.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use twobox_core::lifecycle::{self, Event, Reason, Standing};
+use twobox_core::ports::{
+    Answer, DeliveryError, Due, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
+};
+use twobox_core::{OrderingKey, Random, Timestamp};
+
+use super::batch::{Batch, Fate, Item, Origin, State};
+use super::breaker::Breaker;
+use super::options::RelayOptions;
+
+/// The state of a lane this relay holds. Thrown away and reloaded after any doubt about the lease (L1).
+#[derive(Debug)]
+pub(super) struct Lane<P> {
+    pub(super) lease: LaneLease<P>,
+    /// Tells events of this state from those of one that was thrown away.
+    pub(super) incarnation: u64,
+    /// On the monotonic clock: nothing is sent after this unless the lease was renewed.
+    pub(super) valid_until: Duration,
+    /// Everything up to here was read.
+    pub(super) position: P,
+    /// Whether the lane reads along with the others, or catches up on its own.
+    pub(super) live: bool,
+    queue: VecDeque<LogEntry<P>>,
+    /// Batches of the log that are not settled, in log order.
+    log: VecDeque<Batch<P>>,
+    /// The batch of waiting rows, at most one at a time.
+    waiting: Option<Batch<P>>,
+    pub(super) breaker: Breaker,
+    /// How many messages the receiver manages in one request (W7).
+    batch_limit: usize,
+    next_batch: u64,
+    pub(super) settling: bool,
+    pub(super) settling_waiting: bool,
+    pub(super) looking: bool,
+    /// When waiting rows are looked at next, on the monotonic clock.
+    pub(super) look_at: Option<Duration>,
+    pub(super) looked: Option<Duration>,
+}
+
+/// What to do about a request that came back.
+pub(super) enum Verdict {
+    /// The receiver answered.
+    Answered,
+    /// The lane is held.
+    Held(Outage),
+}
+
+impl<P: Clone + Ord> Lane<P> {
+    pub(super) fn new(
+        lease: LaneLease<P>,
+        incarnation: u64,
+        valid_until: Duration,
+        options: &RelayOptions,
+    ) -> Self {
+        Self {
+            position: lease.cursor.clone(),
+            lease,
+            incarnation,
+            valid_until,
+            live: false,
+            queue: VecDeque::new(),
+            log: VecDeque::new(),
+            waiting: None,
+            breaker: Breaker::Closed { probed: false },
+            batch_limit: options.batch_messages_max,
+            next_batch: 0,
+            settling: false,
+            settling_waiting: false,
+            looking: false,
+            look_at: Some(Duration::ZERO),
+            looked: None,
+        }
+    }
+
+    /// Whether more of the log may be read into memory.
+    pub(super) fn has_room(&self, options: &RelayOptions) -> bool {
+        self.queue.len() < options.queue_max()
+    }
+
+    pub(super) fn push(&mut self, entry: LogEntry<P>) {
+        self.position = entry.position.clone();
+        self.queue.push_back(entry);
+    }
+
+    /// Whether nothing of the log is in memory.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.log.is_empty()
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.batches().filter(|batch| batch.state == State::InFlight).count()
+    }
+
+    /// Whether waiting rows should be looked at now.
+    pub(super) fn wants_look(&self, now: Duration) -> bool {
+        !self.looking && self.waiting.is_none() && self.look_at.is_some_and(|at| at <= now)
+    }
+
+    /// The furthest place in a request.
+    pub(super) fn sending(&self) -> Option<P> {
+        let in_flight = self.log.iter().rev().find(|batch| batch.state == State::InFlight)?;
+        in_flight.items.last().map(|item| item.position.clone())
+    }
+
+    fn batches(&self) -> impl Iterator<Item = &Batch<P>> {
+        self.log.iter().chain(&self.waiting)
+    }
+
+    /// Takes the next messages of the log into a batch. Decides what needs no request: expiry, also while the
+    /// lane is held (L6), schedule, undecodable rows (S19), no route.
+    pub(super) fn form_batch(&mut self, now: Timestamp, options: &RelayOptions) -> Option<Batch<P>> {
+        let busy: HashSet<OrderingKey> = self.batches().flat_map(Batch::busy_keys).cloned().collect();
+        let mut held: HashSet<OrderingKey> = self.batches().flat_map(Batch::held_keys).cloned().collect();
+        let held_lane = !self.breaker.is_closed();
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        while let Some(entry) = self.queue.front() {
+            let mut item = plan(entry, now, self.lease.routed);
+            if item.fate == Fate::Send {
+                bytes += item.message.as_ref().map_or(0, |message| message.payload.len());
+                let full =
+                    items.len() >= self.batch_limit || (bytes > options.batch_bytes_max && !items.is_empty());
+                // A key travels alone: what follows a message that is on its way waits for its answer (L4).
+                if held_lane || full || item.key().is_some_and(|key| busy.contains(key)) {
+                    break;
+                }
+                if item.key().is_some_and(|key| held.contains(key)) {
+                    item.fate = Fate::Known(Event::Held, None);
+                }
+            }
+            if matches!(item.fate, Fate::Known(..)) {
+                held.extend(item.key().cloned());
+            }
+            self.queue.pop_front();
+            items.push(item);
+        }
+        (!items.is_empty()).then(|| Batch::new(self.batch_id(), Origin::Log, items))
+    }
+
+    /// Adds a batch of the log behind the others.
+    pub(super) fn add(&mut self, batch: Batch<P>) {
+        self.log.push_back(batch);
+    }
+
+    /// Takes waiting messages whose turn has come.
+    pub(super) fn add_due(&mut self, due: Due<P>, now: Duration) {
+        /// A full look leaves the rest for right after it; never for the same instant, which would spin.
+        const SOON: Duration = Duration::from_millis(20);
+        /// While the lane is held, what is due stays due; only expiry has to be noticed.
+        const HELD: Duration = Duration::from_secs(1);
+        let pause = if self.breaker.is_closed() { SOON } else { HELD };
+        self.looking = false;
+        self.looked = Some(now);
+        self.look_at = due.next.map(|next| now.saturating_add(next.max(pause)));
+        let busy: HashSet<OrderingKey> = self.batches().flat_map(Batch::busy_keys).cloned().collect();
+        let mut items = Vec::with_capacity(due.messages.len());
+        for waiting in due.messages {
+            let fate = match &waiting.message {
+                Err(undecodable) => Fate::dead(Reason::Undecodable, undecodable.error.clone()),
+                Ok(_) if waiting.expired => Fate::Known(Event::Expired, None),
+                Ok(_) if !self.lease.routed => no_route(&self.lease),
+                Ok(_) => Fate::Send,
+            };
+            let (position, standing) = (waiting.position, waiting.standing);
+            let item = Item { position, message: waiting.message.ok(), standing, fate };
+            if item.fate == Fate::Send && item.key().is_some_and(|key| busy.contains(key)) {
+                continue;
+            }
+            items.push(item);
+        }
+        if !items.is_empty() {
+            self.waiting = Some(Batch::new(self.batch_id(), Origin::Waiting, items));
+        }
+    }
+
+    /// Expires messages that were to be sent (again), also while the lane is held (L6).
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        let ready = self.log.iter_mut().chain(&mut self.waiting).filter(|batch| batch.state == State::Ready);
+        ready.for_each(|batch| batch.expire(now));
+    }
+
+    /// The receiver answers again.
+    pub(super) fn probe_answered(&mut self) {
+        self.breaker.probe_answered();
+        self.look_at = Some(Duration::ZERO);
+    }
+
+    /// The log or a waiting row may have changed: looks again, but not more than once a second.
+    pub(super) fn nudge(&mut self) {
+        const LOOK_EVERY: Duration = Duration::from_secs(1);
+        let at = self.looked.map_or(Duration::ZERO, |looked| looked.saturating_add(LOOK_EVERY));
+        self.look_at = Some(self.look_at.map_or(at, |look_at| look_at.min(at)));
+    }
+
+    /// The next batch to send, if one may be sent now. Suspects travel alone and in order (L3).
+    pub(super) fn next_ready(&mut self, options: &RelayOptions) -> Option<&mut Batch<P>> {
+        if !self.breaker.is_closed() {
+            return None;
+        }
+        let suspects = self.batches().any(|batch| batch.suspect);
+        let allowed = if suspects { 1 } else { options.in_flight_max };
+        if self.in_flight() >= allowed {
+            return None;
+        }
+        self.waiting
+            .iter_mut()
+            .chain(&mut self.log)
+            .find(|batch| batch.state == State::Ready && (!suspects || batch.suspect))
+    }
+
+    /// Whether a new batch of the log may be formed. Not before it can be sent: a batch is whatever has queued
+    /// by then. While the lane is held, what has expired can be settled without being sent.
+    pub(super) fn may_form(&self, options: &RelayOptions) -> bool {
+        let suspects = self.batches().any(|batch| batch.suspect);
+        let ready = self.log.iter().any(|batch| batch.state == State::Ready);
+        if self.breaker.is_closed() && self.in_flight() >= options.in_flight_max {
+            return false;
+        }
+        // Unsettled batches are bounded as well: one that waits for an outage must not collect a tail.
+        !self.queue.is_empty()
+            && !suspects
+            && !ready
+            && self.log.len() < options.in_flight_max.saturating_mul(2)
+    }
+
+    /// Takes the answers to a request.
+    pub(super) fn answered(
+        &mut self,
+        id: u64,
+        answers: Vec<Answer>,
+        now: Duration,
+        options: &RelayOptions,
+        random: &dyn Random,
+    ) -> Verdict {
+        let next = self.batch_id();
+        let Some(batch) = self.batch(id) else { return Verdict::Answered };
+        let sent = batch.messages().len();
+        batch.suspect = false;
+        let unreached = batch.answered(answers);
+        let reached = sent - batch.messages().len();
+        self.breaker.heard();
+        let Some(at) = unreached else {
+            self.batch_limit = self.batch_limit.saturating_mul(2).min(options.batch_messages_max);
+            return Verdict::Answered;
+        };
+        self.batch_limit = reached.max(1);
+        self.part(id, at, next);
+        if reached > 0 {
+            return Verdict::Answered;
+        }
+        let error = "the receiver did not get to any message within the request's time".into();
+        Verdict::Held(self.breaker.failed(error, now, &options.probe, random))
+    }
+
+    /// Takes note of a request that failed as a whole. Nobody is charged, except a message that failed alone
+    /// right after the receiver had answered a probe (L3).
+    pub(super) fn failed(
+        &mut self,
+        id: u64,
+        error: &DeliveryError,
+        now: Duration,
+        options: &RelayOptions,
+        random: &dyn Random,
+    ) -> Verdict {
+        let text = describe(error);
+        let probed = self.breaker.is_probed();
+        let next = self.batch_id();
+        if let Some(batch) = self.batch(id) {
+            batch.state = State::Ready;
+            if error.is_ambiguous() {
+                if batch.is_lone() && probed {
+                    batch.charge_lone(&text);
+                    batch.suspect = false;
+                    self.breaker.heard();
+                    return Verdict::Answered;
+                }
+                batch.suspect = true;
+                if !batch.is_lone() {
+                    let middle = batch.middle();
+                    self.part(id, middle, next);
+                }
+            }
+        }
+        Verdict::Held(self.breaker.failed(text, now, &options.probe, random))
+    }
+
+    /// Splits a batch in two. What is left of a batch of waiting rows stays in the database until its turn.
+    fn part(&mut self, id: u64, at: usize, next: u64) {
+        if let Some(place) = self.log.iter().position(|batch| batch.id == id) {
+            let rest = self.log[place].split_off(at, next);
+            self.log.insert(place + 1, rest);
+        } else if let Some(batch) = self.waiting.as_mut().filter(|batch| batch.id == id) {
+            drop(batch.split_off(at, next));
+            if batch.items.is_empty() {
+                self.waiting = None;
+            }
+            self.look_at = Some(Duration::ZERO);
+        }
+    }
+
+    fn batch(&mut self, id: u64) -> Option<&mut Batch<P>> {
+        self.log.iter_mut().chain(&mut self.waiting).find(|batch| batch.id == id)
+    }
+
+    fn batch_id(&mut self) -> u64 {
+        self.next_batch += 1;
+        self.next_batch
+    }
+
+    /// What can be settled of the log: everything known in front of the first batch that is not (L1).
+    pub(super) fn settlement(
+        &mut self,
+        options: &RelayOptions,
+        random: &dyn Random,
+    ) -> Option<Settlement<P>> {
+        let known = self.log.iter().take_while(|batch| batch.state == State::Answered).count();
+        let upto = self.log.get(known.checked_sub(1)?)?.items.last()?.position.clone();
+        let mut settlement = Settlement {
+            upto,
+            receipts: Vec::with_capacity(known),
+            waiting: Vec::new(),
+            sending: self.sending(),
+        };
+        for batch in self.log.iter().take(known) {
+            let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) else { continue };
+            let sent = batch.items.iter().filter(|item| item.succeeded()).count();
+            let sent = u64::try_from(sent).unwrap_or(u64::MAX);
+            settlement.receipts.push((first.position.clone(), last.position.clone(), sent));
+            let unsent = batch.items.iter().filter(|item| !item.succeeded());
+            settlement.waiting.extend(unsent.map(|item| NewWaiting {
+                position: item.position.clone(),
+                outcome: outcome(item, options, random),
+            }));
+        }
+        Some(settlement)
+    }
+
+    /// Forgets what was settled up to `upto`.
+    pub(super) fn settled(&mut self, upto: &P) {
+        self.lease.cursor = upto.clone();
+        while self
+            .log
+            .front()
+            .is_some_and(|batch| batch.items.last().is_some_and(|item| item.position <= *upto))
+        {
+            self.log.pop_front();
+        }
+    }
+
+    /// The outcomes of the waiting batch, once all are known.
+    pub(super) fn waiting_outcomes(
+        &mut self,
+        options: &RelayOptions,
+        random: &dyn Random,
+    ) -> Option<Vec<(P, WaitingOutcome)>> {
+        let batch = self.waiting.as_ref().filter(|batch| batch.state == State::Answered)?;
+        let outcomes = batch.items.iter().filter_map(|item| {
+            outcome(item, options, random).map(|outcome| (item.position.clone(), outcome))
+        });
+        Some(outcomes.collect())
+    }
+
+    pub(super) fn waiting_settled(&mut self) {
+        self.waiting = None;
+        self.settling_waiting = false;
+        self.look_at = Some(Duration::ZERO);
+    }
+}
+
+/// What a message of the log needs.
+fn plan<P: Clone>(entry: &LogEntry<P>, now: Timestamp, routed: bool) -> Item<P> {
+    let item =
+        |message, fate| Item { position: entry.position.clone(), message, standing: Standing::FRESH, fate };
+    let message = match &entry.message {
+        Ok(message) => message,
+        Err(undecodable) => return item(None, Fate::dead(Reason::Undecodable, undecodable.error.clone())),
+    };
+    let fate = if message.expires <= now {
+        Fate::Known(Event::Expired, None)
+    } else if message.available > now {
+        Fate::Scheduled
+    } else if !routed {
+        Fate::dead(Reason::NoRoute, format!("no live process has registered {}", message.destination))
+    } else {
+        Fate::Send
+    };
+    item(Some(std::sync::Arc::clone(message)), fate)
+}
+
+fn no_route<P>(lease: &LaneLease<P>) -> Fate {
+    Fate::dead(Reason::NoRoute, format!("no live process has registered {}", lease.destination))
+}
+
+/// The lifecycle's decision about a message. `None`: scheduled for later, or nothing happened to it.
+fn outcome<P>(item: &Item<P>, options: &RelayOptions, random: &dyn Random) -> Option<WaitingOutcome> {
+    let Fate::Known(event, error) = &item.fate else { return None };
+    let step = lifecycle::step(item.standing, event, &options.timing.retry, random)?;
+    Some(WaitingOutcome { step, error: error.clone(), head_policy: options.head_policy })
+}
+
+/// An error with its causes, on one line.
+fn describe(error: &DeliveryError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    twobox_core::handler::shorten(&text)
+}

@@ -1,0 +1,140 @@
+//! The event loop: starts what can be started, waits for something to end, and so on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
+use twobox_core::{Error, crash_point};
+
+use super::Relay;
+use super::event::{Event, Of};
+use super::lane::Lane;
+use super::reader::Reader;
+use crate::Shutdown;
+
+/// After a failed call to the store, this long passes before the next one.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// A running relay.
+pub(super) struct Run<S: OutboxStore> {
+    pub(super) relay: Relay<S>,
+    /// Unique name under which lanes are leased.
+    pub(super) owner: String,
+    pub(super) lanes: BTreeMap<LaneId, Lane<S::Position>>,
+    pub(super) reader: Reader<S::Position>,
+    pub(super) tasks: JoinSet<Event<S::Position>>,
+    pub(super) incarnations: u64,
+    /// The version of the log that was last heard of.
+    pub(super) seen: u64,
+    pub(super) watching: bool,
+    pub(super) taking: bool,
+    pub(super) take_at: Duration,
+    pub(super) discovering: bool,
+    pub(super) discover_more: bool,
+    pub(super) announcing: bool,
+    pub(super) announce_more: bool,
+    /// On the monotonic clock: the store failed, nothing is asked of it before this.
+    pub(super) store_pause: Duration,
+}
+
+impl<S: OutboxStore> Run<S> {
+    pub(super) fn new(relay: Relay<S>) -> Self {
+        Self {
+            owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
+            relay,
+            lanes: BTreeMap::new(),
+            reader: Reader::new(),
+            tasks: JoinSet::new(),
+            incarnations: 0,
+            seen: 0,
+            watching: false,
+            taking: false,
+            take_at: Duration::ZERO,
+            discovering: false,
+            discover_more: false,
+            announcing: false,
+            announce_more: false,
+            store_pause: Duration::ZERO,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut shutdown: Shutdown) {
+        while !shutdown.is_requested() {
+            self.work().await;
+            let pause = self.relay.timer.sleep(self.pause());
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => {}
+                () = self.event() => {}
+                () = pause => {}
+            }
+        }
+        self.stop().await;
+    }
+
+    /// Waits for something to end, then takes whatever else has ended.
+    async fn event(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(event)) => self.handle(event),
+            Some(Err(error)) => tracing::error!(%error, "a task of the relay failed"),
+            None => std::future::pending().await,
+        }
+        while let Some(Ok(event)) = self.tasks.try_join_next() {
+            self.handle(event);
+        }
+    }
+
+    /// How long until something has to be done without being told.
+    fn pause(&self) -> Duration {
+        let now = self.relay.timer.monotonic();
+        let lanes = self.lanes.values().flat_map(|lane| {
+            let look = lane.look_at.filter(|_| !lane.looking);
+            [lane.breaker.due(), look]
+        });
+        let next = lanes.flatten().chain([self.take_at]).min().unwrap_or(self.take_at);
+        next.max(self.store_pause).saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    /// Finishes or abandons what is in flight within the configured time, then gives the lanes back (S20).
+    async fn stop(mut self) {
+        let timer = std::sync::Arc::clone(&self.relay.timer);
+        let mut deadline = timer.sleep(self.relay.options.shutdown_timeout);
+        loop {
+            self.settle_lanes();
+            if !self.lanes.values().any(|lane| lane.in_flight() > 0 || lane.settling || lane.settling_waiting)
+            {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = self.event() => {}
+                () = &mut deadline => break,
+            }
+        }
+        crash_point!("relay.before-release");
+        let leases: Vec<LaneLease<_>> = self.lanes.values().map(|lane| lane.lease.clone()).collect();
+        let released = tokio::select! {
+            biased;
+            released = self.relay.store.release_lanes(&leases) => released,
+            () = timer.sleep(self.relay.options.shutdown_timeout) => Ok(()),
+        };
+        let _: Option<()> = self.logged(released, "give lanes back");
+    }
+
+    pub(super) fn lane(&mut self, of: Of) -> Option<&mut Lane<S::Position>> {
+        self.lanes.get_mut(&of.lane).filter(|lane| lane.incarnation == of.incarnation)
+    }
+
+    /// The value, or `None` after a line in the log.
+    pub(super) fn logged<T>(&mut self, result: Result<T, Error>, attempted: &str) -> Option<T> {
+        result.inspect_err(|error| self.back_off(error, attempted)).ok()
+    }
+
+    /// The store failed: leaves it alone for a moment, then asks for the lanes anew.
+    pub(super) fn back_off(&mut self, error: &Error, attempted: &str) {
+        tracing::warn!(source = %self.relay.source, error = %error.chain(), "relay cannot {attempted}");
+        self.store_pause = self.relay.timer.monotonic().saturating_add(STORE_PAUSE);
+        self.take_at = self.store_pause;
+    }
+}

@@ -1,0 +1,323 @@
+//! Starting things: every call to the store or a transport is a task that ends in an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use twobox_core::ports::{
+    Answer, DeliveryError, LaneId, Outage, OutboxStore, Settlement, TakeLanes, Transport,
+};
+use twobox_core::{Error, Message, crash_point};
+
+use super::batch::{Batch, Origin, State};
+use super::event::{Event, Of};
+use super::options::Callback;
+use super::run::Run;
+use crate::Timer;
+
+/// Dead letters announced in one go.
+const ANNOUNCE_MAX: usize = 100;
+
+impl<S: OutboxStore> Run<S> {
+    /// Starts whatever can be started.
+    pub(super) async fn work(&mut self) {
+        self.watch();
+        if self.relay.timer.monotonic() < self.store_pause {
+            return;
+        }
+        self.take_lanes();
+        self.discover();
+        self.announce();
+        self.read();
+        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
+        for id in ids {
+            self.look(id);
+            self.dispatch(id).await;
+        }
+        self.settle_lanes();
+        self.read(); // dispatching has made room
+    }
+
+    fn watch(&mut self) {
+        if !std::mem::replace(&mut self.watching, true) {
+            let (store, seen) = (self.relay.store.clone(), self.seen);
+            self.tasks.spawn(async move { Event::Changed(store.changed(seen).await) });
+        }
+    }
+
+    fn take_lanes(&mut self) {
+        let now = self.relay.timer.monotonic();
+        if self.taking || now < self.take_at {
+            return;
+        }
+        self.taking = true;
+        let lease = self.relay.options.timing.lease;
+        self.take_at = now.saturating_add(lease / 3);
+        let take = TakeLanes {
+            owner: self.owner.clone(),
+            source: self.relay.source.clone(),
+            destinations: self.relay.transports.keys().cloned().collect(),
+            lease,
+            retries_max: self.relay.options.timing.retry.retries_max(),
+            route_grace: self.relay.options.route_grace,
+        };
+        let store = self.relay.store.clone();
+        self.tasks.spawn(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
+    }
+
+    fn discover(&mut self) {
+        if !self.discover_more || self.discovering {
+            return;
+        }
+        self.discovering = true;
+        let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
+        self.tasks.spawn(async move { Event::Discovered(store.discover_lanes(&source).await) });
+    }
+
+    fn announce(&mut self) {
+        if !std::mem::take(&mut self.announce_more) || self.announcing {
+            return;
+        }
+        let Some(Callback(callback)) = self.relay.callback.clone() else { return };
+        self.announcing = true;
+        let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
+        self.tasks.spawn(async move {
+            let announce = async {
+                let letters = store.unannounced(&source, ANNOUNCE_MAX).await?;
+                let more = letters.len() >= ANNOUNCE_MAX;
+                let mut told = Vec::with_capacity(letters.len());
+                for letter in letters {
+                    let position = letter.position.clone();
+                    match callback(letter).await {
+                        Ok(()) => told.push(position),
+                        Err(error) => {
+                            tracing::warn!(%error, "the dead-letter callback failed; it is called again")
+                        }
+                    }
+                }
+                crash_point!("relay.announced");
+                let any = !told.is_empty();
+                store.announced(told).await?;
+                Ok(more && any)
+            };
+            Event::Announced(announce.await)
+        });
+    }
+
+    fn read(&mut self) {
+        if let Some((target, read)) = self.reader.next(&self.lanes, &self.relay.options) {
+            let store = self.relay.store.clone();
+            self.tasks.spawn(async move { Event::Read(target, store.read_log(read).await) });
+        }
+    }
+
+    /// Looks at the waiting rows of a lane when it is time.
+    fn look(&mut self, id: LaneId) {
+        let now = self.relay.timer.monotonic();
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.wants_look(now)) else { return };
+        lane.looking = true;
+        lane.look_at = None;
+        let (of, lease, expired_only) = (of(lane), lane.lease.clone(), !lane.breaker.is_closed());
+        let (limit, delay_max) =
+            (self.relay.options.batch_messages_max, self.relay.options.timing.retry.delay_max());
+        let store = self.relay.store.clone();
+        self.tasks
+            .spawn(async move { Event::Looked(of, store.due(&lease, limit, delay_max, expired_only).await) });
+    }
+
+    /// Sends what may be sent, probes when it is time.
+    async fn dispatch(&mut self, id: LaneId) {
+        loop {
+            let (now, wall) = (self.relay.timer.monotonic(), self.relay.timer.now());
+            let options = self.relay.options.clone();
+            let Some(lane) = self.lanes.get_mut(&id) else { return };
+            lane.expire(wall);
+            if now >= lane.valid_until {
+                return; // somebody else may hold the lane by now
+            }
+            if lane.breaker.start_probe(now) {
+                self.probe(id);
+                continue;
+            }
+            if let Some(batch) = lane.next_ready(&options) {
+                batch.state = State::InFlight;
+                let request = Request::of(batch);
+                self.send(id, request);
+                continue;
+            }
+            if !lane.may_form(&options) || !self.form(id).await {
+                return;
+            }
+        }
+    }
+
+    /// Forms a batch of the log; whether there was anything to put into it.
+    async fn form(&mut self, id: LaneId) -> bool {
+        let wall = self.relay.timer.now();
+        let Some(lane) = self.lanes.get_mut(&id) else { return false };
+        let Some(mut batch) = lane.form_batch(wall, &self.relay.options) else { return false };
+        let keys: Vec<_> = batch.busy_keys().cloned().collect();
+        if !keys.is_empty() {
+            match self.relay.store.held_keys(&lane.lease, keys).await {
+                Ok(held) => batch.hold(&held),
+                Err(error) => {
+                    self.lanes.remove(&id);
+                    self.back_off(&error, "look for held keys; reloading the lane");
+                    return false;
+                }
+            }
+        }
+        lane.add(batch);
+        true
+    }
+
+    fn send(&mut self, id: LaneId, request: Request<S::Position>) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        let (of, lease) = (of(lane), lane.lease.clone());
+        let Some(transport) = self.relay.transports.get(&lease.destination).cloned() else { return };
+        let (store, timer) = (self.relay.store.clone(), Arc::clone(&self.relay.timer));
+        let timeout = self.relay.options.timing.request_timeout;
+        // A settlement that is about to be written shows what is being sent as well.
+        if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
+            let store = store.clone();
+            self.tasks.spawn(async move { Event::Shown(store.mark_sending(&lease, &upto).await) });
+        }
+        self.tasks.spawn(async move {
+            let Request { batch, upto, messages, .. } = request;
+            let sent = async {
+                if let Some(upto) = upto {
+                    store.make_durable(&upto).await?;
+                }
+                crash_point!("relay.before-send");
+                let delivered = deliver(&transport, messages, &*timer, timeout).await;
+                crash_point!("relay.after-answer");
+                Ok::<_, Error>(delivered)
+            };
+            Event::Answered(of, batch, sent.await)
+        });
+    }
+
+    fn probe(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        let of = of(lane);
+        let Some(transport) = self.relay.transports.get(&lane.lease.destination).cloned() else { return };
+        let (timer, timeout) = (Arc::clone(&self.relay.timer), self.relay.options.timing.request_timeout);
+        self.tasks
+            .spawn(async move { Event::Probed(of, deliver(&transport, Vec::new(), &*timer, timeout).await) });
+    }
+
+    /// Settles what is known, one settlement per lane and kind at a time.
+    pub(super) fn settle_lanes(&mut self) {
+        let (options, random) = (&self.relay.options, &*self.relay.random);
+        for lane in self.lanes.values_mut() {
+            let of = of(lane);
+            if !lane.settling
+                && let Some(settlement) = lane.settlement(options, random)
+            {
+                lane.settling = true;
+                if !settlement.waiting.is_empty() {
+                    lane.look_at = Some(Duration::ZERO);
+                }
+                let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
+                self.tasks.spawn(settle(store, lease, of, settlement));
+            }
+            if !lane.settling_waiting
+                && let Some(outcomes) = lane.waiting_outcomes(options, random)
+            {
+                lane.settling_waiting = true;
+                let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
+                self.tasks.spawn(async move {
+                    Event::SettledWaiting(of, store.settle_waiting(&lease, outcomes).await)
+                });
+            }
+        }
+    }
+
+    /// Moves the cursors of lanes that have nothing to send, so that a restart need not read again what is not
+    /// theirs, and the log can be trimmed.
+    pub(super) fn advance_idle(&mut self) {
+        for lane in self.lanes.values_mut().filter(|lane| lane.live && lane.is_idle() && !lane.settling) {
+            if lane.position <= lane.lease.cursor {
+                continue;
+            }
+            lane.settling = true;
+            let settlement = Settlement {
+                upto: lane.position.clone(),
+                receipts: Vec::new(),
+                waiting: Vec::new(),
+                sending: None,
+            };
+            self.tasks.spawn(settle(self.relay.store.clone(), lane.lease.clone(), of(lane), settlement));
+        }
+    }
+
+    /// Shows operators that a lane is held, or no longer is.
+    pub(super) fn show_outage(&mut self, of: Of, outage: Option<Outage>) {
+        let Some(lane) = self.lane(of) else { return };
+        let lease = lane.lease.clone();
+        match &outage {
+            Some(outage) => {
+                tracing::warn!(destination = %lease.destination, error = %outage.error, next_probe = ?outage.next_probe, "lane held");
+            }
+            None => tracing::info!(destination = %lease.destination, "lane flows again"),
+        }
+        let store = self.relay.store.clone();
+        self.tasks.spawn(async move { Event::Shown(store.hold_lane(&lease, outage.as_ref()).await) });
+    }
+}
+
+/// A batch about to be sent.
+struct Request<P> {
+    batch: u64,
+    origin: Origin,
+    messages: Vec<Arc<Message>>,
+    /// The log must be durable up to here first: what is visible need not be (W6). That goes for waiting rows
+    /// as well, which may have been moved from the log a moment ago.
+    upto: Option<P>,
+}
+
+impl<P: Clone + Ord> Request<P> {
+    fn of(batch: &Batch<P>) -> Self {
+        let upto = batch.items.iter().map(|item| &item.position).max().cloned();
+        Self { batch: batch.id, origin: batch.origin, messages: batch.messages(), upto }
+    }
+}
+
+fn of<P>(lane: &super::lane::Lane<P>) -> Of {
+    Of { lane: lane.lease.lane, incarnation: lane.incarnation }
+}
+
+async fn settle<S: OutboxStore>(
+    store: S,
+    lease: twobox_core::ports::LaneLease<S::Position>,
+    of: Of,
+    settlement: Settlement<S::Position>,
+) -> Event<S::Position> {
+    let upto = settlement.upto.clone();
+    crash_point!("relay.before-settle");
+    let result = store.settle_log(&lease, settlement).await;
+    crash_point!("relay.after-settle");
+    Event::SettledLog(of, upto, result)
+}
+
+/// Delivers within the time a request has. A transport that panics has failed ambiguously.
+async fn deliver(
+    transport: &Arc<dyn Transport>,
+    messages: Vec<Arc<Message>>,
+    timer: &dyn Timer,
+    timeout: Duration,
+) -> Result<Vec<Answer>, DeliveryError> {
+    let count = messages.len();
+    let mut task = tokio::spawn(transport.deliver(messages));
+    let answers = tokio::select! {
+        biased;
+        joined = &mut task => joined.unwrap_or_else(|_| Err(DeliveryError::ambiguous("the transport panicked"))),
+        () = timer.sleep(timeout) => {
+            task.abort();
+            Err(DeliveryError::ambiguous(format!("no answer within {timeout:?}")))
+        }
+    }?;
+    if answers.len() == count {
+        return Ok(answers);
+    }
+    Err(DeliveryError::ambiguous(format!("{} answers to {count} messages", answers.len())))
+}

@@ -1,0 +1,18 @@
+//! Parts for testing Twobox, its stores and its transports.
+//!
+//! - [`store_conformance!`]: one line stamps one named test per case for a store.
+//! - [`ManualClock`]: time that moves when the test says so.
+//! - [`VirtualClock`]: time that jumps to the next timer on a paused runtime, so a day takes no time.
+//! - [`SeededRandom`]: chance that repeats.
+//! - [`ScriptedTransport`]: answers as the test says, and remembers what it was given.
+//! - [`crash`]: runs a program that dies at a named crash point.
+
+mod clock;
+pub mod conformance;
+pub mod crash;
+mod transport;
+mod wait;
+
+pub use crate::clock::{ManualClock, SeededRandom, VirtualClock};
+pub use crate::transport::ScriptedTransport;
+pub use crate::wait::eventually;
