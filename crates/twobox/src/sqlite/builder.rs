@@ -1,0 +1,227 @@
+//! Building a service.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use twobox_core::Stamp;
+use twobox_engine::receiver::{Receiver, Route};
+use twobox_engine::relay::{DeadLetterCallback, Relay};
+use twobox_engine::{SystemTimer, Timer};
+
+use super::signal::{decode, encode};
+use super::{Context, Outbox, Signal, Twobox};
+use crate::{
+    BoxError, Consumer, DeadLetter, Destination, Endpoint, Error, ErrorKind, HandlerResult, Message,
+    RelayOptions, Response, Result, Source, Sqlite, SqliteHandler, SqliteTx, SweepPlan, Transport,
+};
+
+/// Builds a [`Twobox`]. Nothing is checked before [`build`](Self::build), which checks everything together.
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    pub(super) db: Sqlite,
+    name: String,
+    consumer: Option<String>,
+    destinations: Vec<(String, Arc<dyn Transport>)>,
+    routes: Vec<(String, RouteOf)>,
+    relay: RelayOptions,
+    sweep: SweepPlan,
+    sweep_interval: Duration,
+    payload_bytes_max: usize,
+    callback: Option<DeadLetterCallback<i64>>,
+    timer: Arc<dyn Timer>,
+}
+
+/// A route that is finished once the service's outbox exists.
+type RouteOf = Box<dyn FnOnce(&Outbox) -> Route<SqliteHandler> + Send>;
+
+impl Builder {
+    pub(super) fn new(name: &str, db: &Sqlite) -> Self {
+        Self {
+            db: db.clone(),
+            name: name.into(),
+            consumer: None,
+            destinations: Vec::new(),
+            routes: Vec::new(),
+            relay: RelayOptions::default(),
+            sweep: SweepPlan::default(),
+            sweep_interval: Duration::from_secs(300),
+            payload_bytes_max: twobox_core::message::PAYLOAD_BYTES_MAX,
+            callback: None,
+            timer: Arc::new(SystemTimer::default()),
+        }
+    }
+
+    /// Sends messages for `destination` through `transport`.
+    pub fn destination(mut self, destination: &str, transport: impl Transport) -> Self {
+        self.destinations.push((destination.into(), Arc::new(transport)));
+        self
+    }
+
+    /// Handles messages of type `T`. Effects written through the transaction happen exactly once; what the
+    /// handler returns is stored and given to duplicates. It runs on the database's writer, so it must be quick.
+    pub fn handle<T, R>(
+        self,
+        handler: impl Fn(&mut SqliteTx<'_>, T, &Context<'_>) -> HandlerResult<R> + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Signal + DeserializeOwned,
+        R: Serialize,
+    {
+        self.handle_raw(T::NAME, move |tx, message, context| {
+            let value = decode(T::NAME, message.payload.as_bytes())?;
+            encode(&handler(tx, value, context)?)
+        })
+    }
+
+    /// Handles messages of an endpoint as they are.
+    pub fn handle_raw(
+        mut self,
+        endpoint: &str,
+        handler: impl Fn(&mut SqliteTx<'_>, &Message, &Context<'_>) -> HandlerResult<Response>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let route: RouteOf = Box::new(move |outbox| {
+            let outbox = outbox.clone();
+            Route::Handler(SqliteHandler::new(move |tx, message| {
+                handler(tx, message, &Context::new(message, &outbox))
+            }))
+        });
+        self.routes.push((endpoint.into(), route));
+        self
+    }
+
+    /// Handles messages of type `T` in two halves: `prepare` may await anything, runs without a transaction and
+    /// at least once; what it returns runs with the transaction, and its effects happen exactly once. Halves of
+    /// one ordering key run one after another.
+    pub fn handle_async<T, P, F, R>(
+        mut self,
+        prepare: impl Fn(T, Arc<Message>) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Signal + DeserializeOwned + Send + 'static,
+        P: Future<Output = HandlerResult<F>> + Send + 'static,
+        F: Fn(&mut SqliteTx<'_>, &Context<'_>) -> HandlerResult<R> + Send + Sync + 'static,
+        R: Serialize,
+    {
+        let prepare = Arc::new(prepare);
+        let route: RouteOf = Box::new(move |outbox| {
+            let outbox = outbox.clone();
+            Route::Prepared(Arc::new(move |message: Arc<Message>| {
+                let (prepare, outbox) = (Arc::clone(&prepare), outbox.clone());
+                Box::pin(async move {
+                    let value = decode(T::NAME, message.payload.as_bytes())?;
+                    let finish = prepare(value, message).await?;
+                    Ok(SqliteHandler::new(move |tx, message| {
+                        encode(&finish(tx, &Context::new(message, &outbox))?)
+                    }))
+                })
+            }))
+        });
+        self.routes.push((T::NAME.into(), route));
+        self
+    }
+
+    /// Name under which messages are deduplicated. Default: the service's. A new name is a new memory.
+    pub fn consumer(mut self, consumer: &str) -> Self {
+        self.consumer = Some(consumer.into());
+        self
+    }
+
+    /// Limits and policies of the relay.
+    pub fn relay(mut self, options: RelayOptions) -> Self {
+        self.relay = options;
+        self
+    }
+
+    /// How long things are kept, and how often that is looked at. Default: a week, every 5 minutes.
+    pub fn sweep(mut self, plan: SweepPlan, interval: Duration) -> Self {
+        self.sweep = plan;
+        self.sweep_interval = interval;
+        self
+    }
+
+    /// Largest payload that may be enqueued. Default 1 MiB.
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.payload_bytes_max = bytes;
+        self
+    }
+
+    /// Calls `callback` for every message that dies or expires: at least once, after its death is durable, also
+    /// after a restart. An error means "call me again later".
+    pub fn on_dead_letter<C, P>(mut self, callback: C) -> Self
+    where
+        C: Fn(DeadLetter<i64>) -> P + Send + Sync + 'static,
+        P: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.callback = Some(Arc::new(move |letter| Box::pin(callback(letter))));
+        self
+    }
+
+    /// Where time comes from. Default: the machine.
+    pub fn timer(mut self, timer: Arc<dyn Timer>) -> Self {
+        self.timer = timer;
+        self
+    }
+
+    /// Checks everything together (S10) and builds the service. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) or [`Misconfigured`](ErrorKind::Misconfigured), naming what is wrong and
+    /// the remedy.
+    pub fn build(self) -> Result<Twobox> {
+        let source = Source::new(&self.name)?;
+        self.check_sweep()?;
+        let stamp = Stamp::new(source.clone(), self.db.clock(), self.db.random())
+            .ttl(self.relay.timing.ttl)
+            .payload_bytes_max(self.payload_bytes_max);
+        let outbox = Outbox::new(self.db.clone(), stamp);
+        let consumer = self.consumer.map_or_else(|| Ok(Consumer::from(&source)), Consumer::new)?;
+        let mut receiver = Receiver::builder(self.db.clone(), consumer, Arc::clone(&self.timer));
+        for (endpoint, route) in self.routes {
+            receiver = receiver.route(Endpoint::new(endpoint)?, route(&outbox))?;
+        }
+        let mut destinations = Vec::with_capacity(self.destinations.len());
+        for (destination, transport) in self.destinations {
+            destinations.push((Destination::new(destination)?, transport));
+        }
+        let service = Twobox {
+            db: self.db,
+            source,
+            outbox,
+            receiver: receiver.build(),
+            destinations,
+            relay: self.relay,
+            sweep: self.sweep,
+            sweep_interval: self.sweep_interval,
+            callback: self.callback,
+            timer: self.timer,
+        };
+        let _: Relay<Sqlite> = service.relay()?; // refuses now what would fail later
+        Ok(service)
+    }
+
+    fn check_sweep(&self) -> Result<()> {
+        let (sweep, timing) = (self.sweep.dedup_window, self.relay.timing.dedup_window);
+        if sweep == timing {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Misconfigured,
+            format!(
+                "the sweeper's dedup_window ({sweep:?}) differs from the timing's dedup_window ({timing:?}): set both to the same"
+            ),
+        ))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! A service and its running parts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use twobox_engine::relay::{DeadLetterCallback, Relay};
+use twobox_engine::{InProcess, Receiver, Shutdown, ShutdownHandle, Sweeper, Timer};
+
+use super::{Builder, Outbox};
+use crate::{Destination, RelayOptions, Result, Source, Sqlite, SweepPlan, Transport};
+
+/// A service: its outbox, its inbox and how they are run.
+pub struct Twobox {
+    pub(super) db: Sqlite,
+    pub(super) source: Source,
+    pub(super) outbox: Outbox,
+    pub(super) receiver: Receiver<Sqlite>,
+    pub(super) destinations: Vec<(Destination, Arc<dyn Transport>)>,
+    pub(super) relay: RelayOptions,
+    pub(super) sweep: SweepPlan,
+    pub(super) sweep_interval: Duration,
+    pub(super) callback: Option<DeadLetterCallback<i64>>,
+    pub(super) timer: Arc<dyn Timer>,
+}
+
+impl Twobox {
+    /// A service called `name` on this database.
+    pub fn builder(name: &str, db: &Sqlite) -> Builder {
+        Builder::new(name, db)
+    }
+
+    /// A handle to enqueue with.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+
+    /// What handles incoming messages, for transports.
+    #[must_use]
+    pub fn receiver(&self) -> Receiver<Sqlite> {
+        self.receiver.clone()
+    }
+
+    /// A transport to this service for others in the same process.
+    #[must_use]
+    pub fn in_process(&self) -> InProcess<Sqlite> {
+        InProcess::to(self.receiver())
+    }
+
+    /// Starts the relay and the sweeper on the current runtime. They stop when the result is shut down or dropped.
+    ///
+    /// # Panics
+    /// If called outside a tokio runtime.
+    #[must_use = "dropping it stops the service"]
+    pub fn start(&self) -> Running {
+        let (handle, shutdown) = Shutdown::new();
+        let relay = self.relay().expect("build() has checked the same options");
+        let sweeper = Sweeper::new(self.db.clone(), Arc::clone(&self.timer))
+            .plan(self.sweep.clone())
+            .interval(self.sweep_interval);
+        let tasks = vec![tokio::spawn(relay.run(shutdown.clone())), tokio::spawn(sweeper.run(shutdown))];
+        Running { handle, tasks }
+    }
+
+    pub(super) fn relay(&self) -> Result<Relay<Sqlite>> {
+        let mut relay =
+            Relay::builder(self.db.clone(), self.source.clone(), Arc::clone(&self.timer), self.db.random());
+        for (destination, transport) in &self.destinations {
+            relay = relay.destination(destination.clone(), Arc::clone(transport))?;
+        }
+        if let Some(callback) = &self.callback {
+            relay = relay.on_dead_letter(Arc::clone(callback));
+        }
+        relay.options(self.relay.clone()).build()
+    }
+}
+
+impl fmt::Debug for Twobox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Twobox")
+            .field("source", &self.source)
+            .field("receiver", &self.receiver)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running service. Dropping it asks the parts to stop without waiting for them.
+#[derive(Debug)]
+pub struct Running {
+    handle: ShutdownHandle,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Stops: finishes or abandons what is in flight within the relay's `shutdown_timeout`, gives the lanes back
+    /// and waits for all of it.
+    pub async fn shutdown(self) {
+        self.handle.request();
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a part of the service failed");
+            }
+        }
+    }
+}
