@@ -20,8 +20,8 @@ pub struct Timing {
     pub dedup_window: Duration,
     /// How long one request may take, sending and handling included. Default 10 s.
     pub request_timeout: Duration,
-    /// How long a relay owns a lane without renewing. Default 15 s: longer than a request, so that a key is
-    /// never in two requests at once when a lane changes hands (L4).
+    /// How long a relay owns a lane without renewing. Default 20 s: a request must end before the lease does, so
+    /// that a key is never in two requests at once when a lane changes hands (L4), and renewals come every quarter.
     pub lease: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Default for Timing {
             retry: Policy::default(),
             dedup_window: Duration::from_secs(7 * 24 * 3600),
             request_timeout: Duration::from_secs(10),
-            lease: Duration::from_secs(15),
+            lease: Duration::from_secs(20),
         }
     }
 }
@@ -83,13 +83,13 @@ impl Timing {
         if self.request_timeout.is_zero() {
             return Err(Error::new(Misconfigured, "request_timeout is zero: set it to at least 1 ms"));
         }
-        if self.lease > self.request_timeout {
+        if self.lease >= self.request_timeout.saturating_mul(2) {
             return Ok(());
         }
         Err(Error::new(
             Misconfigured,
             format!(
-                "lease ({:?}) must exceed request_timeout ({:?}), or a batch could outlive its lease: raise lease or \
+                "lease ({:?}) must be at least twice request_timeout ({:?}), or a batch could outlive it: raise lease or \
                  lower request_timeout",
                 self.lease, self.request_timeout
             ),

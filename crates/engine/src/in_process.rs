@@ -37,7 +37,8 @@ impl<S: InboxStore> Transport for InProcess<S> {
         let (receiver, budget) = (self.receiver.clone(), self.budget);
         Box::pin(async move {
             receiver.receive(batch, budget).await.map_err(|error| {
-                DeliveryError::ambiguous("the receiver's store cannot answer").with_source(error)
+                // A store that is in trouble is nobody's fault: no message may be charged for it.
+                DeliveryError::unreachable("the receiver's store cannot answer").with_source(error)
             })
         })
     }

@@ -54,11 +54,7 @@ impl Opener {
             ));
         }
         // Checkpoints run when the writer says so, not inside somebody's commit.
-        connection
-            .execute_batch(
-                "PRAGMA wal_autocheckpoint = 0; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
-            )
-            .map_err(wrap("set up the writer"))?;
+        connection.execute_batch("PRAGMA wal_autocheckpoint = 0").map_err(wrap("set up the writer"))?;
         set_synchronous(&connection, durability)?;
         Ok(connection)
     }
@@ -83,7 +79,10 @@ impl Opener {
         connection.busy_timeout(self.busy_timeout).map_err(wrap(&attempted))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         connection
-            .execute_batch("PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")
+            .execute_batch(
+                "PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+                 PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
+            )
             .map_err(wrap(&attempted))?;
         Ok(connection)
     }
@@ -110,12 +109,18 @@ fn check_version(version: i32) -> Result<()> {
     ))
 }
 
-/// Refuses a damaged file before anything is written to it.
-pub(crate) fn check_damage(connection: &Connection, path: &Path, bytes_max: u64) -> Result<()> {
-    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if bytes == 0 || bytes > bytes_max {
-        return Ok(());
+impl Opener {
+    /// Refuses a damaged file before anything is written to it.
+    pub(crate) fn check_damage(&self, bytes_max: u64) -> Result<()> {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        if bytes == 0 || bytes > bytes_max {
+            return Ok(());
+        }
+        check_damage(&self.open()?, &self.path)
     }
+}
+
+fn check_damage(connection: &Connection, path: &Path) -> Result<()> {
     let attempted = format!("check {}", path.display());
     let verdict: String =
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(wrap(&attempted))?;

@@ -54,8 +54,12 @@ impl SqliteBuilder {
         reason = "opening is one blocking moment today; callers must not depend on it"
     )]
     pub async fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
-        let options = Arc::new(self.options);
+        let mut options = self.options;
         let database = Database::open(path.as_ref(), &options)?;
+        // One file, one clock: the writer's. Monotonic times of two clocks cannot be compared.
+        options.clock = Arc::clone(&database.shared.options.clock);
+        options.random = Arc::clone(&database.shared.options.random);
+        let options = Arc::new(options);
         let state = database.shared.box_state(&options.prefix);
         let found = database
             .shared
@@ -106,6 +110,7 @@ impl Database {
     fn start(opener: Opener, options: &Options) -> Result<Arc<Self>> {
         let readers = Readers::new(opener.clone(), options.readers, options.drive)?;
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
+        opener.check_damage(options.check_bytes_max)?;
         drop(opener.writer(options.durability)?); // creates the file
         shared.remember_file();
         let shared = Arc::new(shared);
@@ -114,11 +119,10 @@ impl Database {
         let (mut checkpointer, mut thread, mut watcher) = (None, None, None);
         if options.drive == Drive::Thread {
             let running = Checkpointer::spawn(Arc::clone(&shared))?;
-            thread = Some(WriterThread::spawn(Arc::clone(&core), Arc::clone(&queue), Arc::clone(&running))?);
+            let started = WriterThread::spawn(Arc::clone(&core), Arc::clone(&queue), Arc::clone(&running));
+            thread = Some(started.inspect_err(|_| running.close())?);
             checkpointer = Some(running);
-            if opener.is_plain_file() {
-                watcher = Some(Watcher::spawn(Arc::clone(&shared))?);
-            }
+            watcher = opener.is_plain_file().then(|| Watcher::spawn(Arc::clone(&shared))).flatten();
         }
         let sweeper_id = format!("{:016x}", options.random.next_u64());
         Ok(Arc::new(Self {
@@ -159,7 +163,11 @@ impl Sqlite {
     /// [`Schema`](ErrorKind::Schema) if a newer version has migrated the file, or the database's own error.
     pub async fn migrate(&self) -> Result<()> {
         let prefix = self.options.prefix.clone();
-        self.write(Class::Synced, move |tx| schema::migrate(tx.connection, &prefix, tx.sql)).await?;
+        self.write(Class::Synced, move |tx| {
+            tx.note_write();
+            schema::migrate(tx.connection, &prefix, tx.sql)
+        })
+        .await?;
         self.state.set_migrated();
         Ok(())
     }
@@ -195,6 +203,9 @@ impl Sqlite {
     /// Runs one group of queued transactions on the calling thread, when opened with [`Drive::Manual`]. Returns
     /// whether there was anything to do.
     pub fn step(&self) -> bool {
+        if Inside::refuse().is_err() {
+            return false; // called from inside a transaction, which is a step already
+        }
         let mut jobs = self.database.queue.drain();
         let mut core = crate::writer::lock(&self.database.core);
         let any = !jobs.is_empty();
@@ -264,8 +275,11 @@ impl Sqlite {
 
     /// Completes once everything that is visible now would survive a power cut.
     pub(crate) async fn barrier(&self) -> Result<()> {
-        self.write(Class::Barrier, |tx| touch(tx.connection, tx.sql).map_err(crate::error::wrap("sync")))
-            .await
+        self.write(Class::Barrier, |tx| {
+            tx.note_write();
+            touch(tx.connection, tx.sql).map_err(crate::error::wrap("sync"))
+        })
+        .await
     }
 
     /// Who sweeps, when several processes could.

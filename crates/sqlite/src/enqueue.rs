@@ -144,8 +144,12 @@ impl Sqlite {
         claim.params.push(text(&message.id));
         claim.params.push(Value::Integer(message.created.as_micros()));
         if tx.run(self, &claim)? == 1 {
-            self.append(tx, message)?;
-            return Ok(Once::Enqueued(message.id.clone()));
+            let appended = self.append(tx, message);
+            if appended.is_err() {
+                // The caller may commit all the same; a key without a message would swallow the next try.
+                tx.run(self, &Insert { sql: sql.once_delete.clone(), params: identity })?;
+            }
+            return appended.map(|()| Once::Enqueued(message.id.clone()));
         }
         let known = tx.read_text(self, &Insert { sql: sql.once_get.clone(), params: identity })?;
         let known = known

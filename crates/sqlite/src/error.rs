@@ -42,7 +42,7 @@ fn remedy(attempted: &str, kind: ErrorKind) -> String {
         ErrorKind::Corrupt => "the database is damaged; nothing was changed, restore a backup",
         ErrorKind::Schema => "a table is missing; call migrate() or run the printed migrations first",
         ErrorKind::Invalid => {
-            "transaction control, ATTACH and PRAGMA are not allowed inside a transaction that Twobox commits"
+            "transaction control, ATTACH, PRAGMA and temporary tables are not allowed inside a transaction that Twobox commits"
         }
         _ => return format!("cannot {attempted}"),
     };

@@ -119,7 +119,11 @@ fn authorize(action: AuthAction<'_>) -> Authorization {
         | AuthAction::Savepoint { .. }
         | AuthAction::Attach { .. }
         | AuthAction::Detach { .. }
-        | AuthAction::Pragma { .. } => Authorization::Deny,
+        | AuthAction::Pragma { .. }
+        // A temporary table of the same name would stand in front of ours.
+        | AuthAction::CreateTempTable { .. }
+        | AuthAction::CreateTempView { .. }
+        | AuthAction::CreateTempTrigger { .. } => Authorization::Deny,
         _ => Authorization::Allow,
     }
 }

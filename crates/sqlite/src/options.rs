@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::message::PAYLOAD_BYTES_MAX;
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Random};
 
@@ -48,7 +47,6 @@ pub(crate) struct Options {
     pub(crate) wal_pages_max: u32,
     pub(crate) check_bytes_max: u64,
     pub(crate) response_bytes_max: usize,
-    pub(crate) payload_bytes_max: usize,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
@@ -68,7 +66,6 @@ impl Default for Options {
             wal_pages_max: 4_000,
             check_bytes_max: 256 << 20,
             response_bytes_max: 64 << 10,
-            payload_bytes_max: PAYLOAD_BYTES_MAX,
             ttl: Duration::from_secs(24 * 3600),
             clock: Arc::new(SystemClock::default()),
             random: Arc::new(SystemRandom::default()),
@@ -130,8 +127,6 @@ impl SqliteBuilder {
         /// Largest response a handler may store. Default 64 KiB; keep larger ones in a table of your own and
         /// respond with a reference.
         response_bytes_max: usize;
-        /// Largest payload that is enqueued. Default 1 MiB.
-        payload_bytes_max: usize;
         /// Time to live of messages that do not say. Default 24 h (RF-06).
         ttl: Duration;
         /// Where time comes from. Default: the machine.

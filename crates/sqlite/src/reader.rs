@@ -69,7 +69,7 @@ impl Readers {
         let mut guards = Vec::with_capacity(self.slots.slots.len());
         for slot in &self.slots.slots {
             let mut guard = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            *guard = None;
+            guard.take().into_iter().for_each(crate::writer::close_without_checkpoint);
             guards.push(guard);
         }
         Closed(guards)

@@ -106,6 +106,8 @@ impl Shared {
 
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
+        // What was believed to be durable has to be made so again.
+        self.boxes().iter().for_each(|state| state.synced.store(0, Ordering::Release));
         self.wake_all();
     }
 
@@ -131,6 +133,11 @@ impl Shared {
             connection.prepare_cached(&state.sql.log_end)?.query_row([&state.log_table], |row| row.get(0))
         };
         self.boxes().iter().map(read).collect()
+    }
+
+    /// Whether some log has rows that may not be durable yet.
+    pub(crate) fn is_beyond_synced(&self, ends: &[i64]) -> bool {
+        self.boxes().iter().zip(ends).any(|(state, &end)| end > state.synced())
     }
 
     /// Publishes a commit: what is durable now, and to whom there is something to tell.
@@ -184,9 +191,15 @@ pub(crate) fn touch(connection: &Connection, sql: &Sql) -> rusqlite::Result<()> 
     connection.prepare_cached(&sql.meta_put)?.execute(params!["synced", synced.wrapping_add(1)]).map(drop)
 }
 
-/// Which file a path names.
+/// Which file a path names: by device and inode, or by its path where there are none.
+#[cfg(unix)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity(u64, u64);
+
+/// Which file a path names: by device and inode, or by its path where there are none.
+#[cfg(not(unix))]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileIdentity(std::path::PathBuf);
 
 impl FileIdentity {
     #[cfg(unix)]
@@ -195,9 +208,9 @@ impl FileIdentity {
         std::fs::metadata(path).ok().map(|metadata| Self(metadata.dev(), metadata.ino()))
     }
 
-    /// Windows keeps an open file from being removed or replaced, so there is nothing to notice.
+    /// Windows keeps an open file from being removed or replaced, so its path identifies it.
     #[cfg(not(unix))]
-    pub(crate) fn of(_: &Path) -> Option<Self> {
-        None
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        std::fs::canonicalize(path).ok().map(Self)
     }
 }

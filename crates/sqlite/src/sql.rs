@@ -113,6 +113,7 @@ statements! {
     next_due = "outbox/next_due.sql";
     next_joined = "outbox/next_joined.sql";
     old_receipt = "sweep/old_receipt.sql";
+    once_delete = "outbox/once_delete.sql";
     once_get = "outbox/once_get.sql";
     once_insert = "outbox/once_insert.sql";
     peer_count = "inbox/peer_count.sql";
@@ -140,7 +141,7 @@ statements! {
     take_unrouted = "outbox/take_unrouted.sql";
     trim_attempts = "outbox/trim_attempts.sql";
     trim_log = "sweep/trim_log.sql";
-    trim_sent = "sweep/trim_sent.sql";
+    trim_over = "sweep/trim_over.sql";
     waiting_key = "outbox/waiting_key.sql";
     waiting_lane = "outbox/waiting_lane.sql";
     unannounced = "outbox/unannounced.sql";

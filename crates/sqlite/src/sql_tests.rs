@@ -73,7 +73,7 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.key_head, "outbox_waiting_key (lane_id=? AND ordering_key=?)"),
         (&sql.key_held, "outbox_waiting_key (lane_id=? AND ordering_key=?)"),
         (&sql.followers, "outbox_waiting_key (lane_id=? AND ordering_key=? AND joined>?)"),
-        (&sql.unannounced, "outbox_waiting_unannounced (source=?)"),
+        (&sql.unannounced, "outbox_waiting_unannounced (source=? AND seq>?)"),
         (&sql.dead_letters, "outbox_waiting_dead (finished_at>?)"),
         (&sql.dead_by_id, "outbox_waiting_message_id (message_id=?)"),
         (&sql.inbox_get, "(peer_id=? AND message_id=?)"),
@@ -81,7 +81,7 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.purge_bound, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.purge, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.trim_log, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        (&sql.trim_sent, "outbox_waiting_sent (finished_at<?)"),
+        (&sql.trim_over, "outbox_waiting_over (finished_at<?)"),
         (&sql.sweep_once, "outbox_once_created (created_at<?)"),
         (&sql.old_receipt, "SEARCH outbox_receipts USING PRIMARY KEY (lane_id=?)"),
     ];

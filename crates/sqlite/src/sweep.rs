@@ -57,11 +57,11 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
     let mut room = batch;
     for (lane, source, destination, cursor) in lanes {
         while room > 0 {
-            let receipt =
-                tx.query_optional(&tx.sql.old_receipt, params![lane, before.as_micros()], |row| {
-                    Ok((row.get::<i64>(0)?, row.get::<i64>(1)?))
-                })?;
-            let Some((first, last)) = receipt else { break };
+            let receipt = tx.query_optional(&tx.sql.old_receipt, [lane], |row| {
+                Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
+            })?;
+            let old = receipt.filter(|(_, _, sent_at)| *sent_at <= before.as_micros());
+            let Some((first, last, _)) = old else { break };
             let values = params![source, destination, first, last.min(cursor), room];
             let trimmed = count(tx.execute(&tx.sql.trim_log, values)?);
             swept.trimmed += u64::try_from(trimmed).unwrap_or(0);
@@ -73,7 +73,7 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
         }
     }
     crash_point!("sweep.trimmed");
-    let gone = tx.query(&tx.sql.trim_sent, [before.as_micros(), batch], |row| row.get::<i64>(0))?;
+    let gone = tx.query(&tx.sql.trim_over, [before.as_micros(), batch], |row| row.get::<i64>(0))?;
     for seq in &gone {
         tx.execute(&tx.sql.drop_attempts, [seq])?;
     }
@@ -93,13 +93,15 @@ fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept)
     let peers = tx.query(&tx.sql.sweep_peers, [], |row| {
         Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
     })?;
+    let mut room = batch;
     for (peer, newest, watermark) in peers {
         // Counted in the sender's own dates, never on our clock: safety must not depend on clocks.
         let target = newest.saturating_sub(time::micros(window));
-        if target <= watermark {
+        if target <= watermark || room <= 0 {
+            swept.more |= target > watermark;
             continue;
         }
-        let bound = tx.query_optional(&tx.sql.purge_bound, params![peer, target, batch], |row| {
+        let bound = tx.query_optional(&tx.sql.purge_bound, params![peer, target, room], |row| {
             Ok((row.get::<Option<i64>>(0)?, row.get::<i64>(1)?))
         })?;
         let (Some(bound), rows) = bound.unwrap_or((None, 0)) else { continue };
@@ -107,7 +109,8 @@ fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept)
         swept.purged += u64::try_from(purged).unwrap_or(0);
         crash_point!("sweep.purged");
         tx.execute(&tx.sql.raise_watermark, [peer, bound])?;
-        swept.more |= rows >= batch;
+        swept.more |= rows >= room;
+        room -= rows;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The transaction that closures and handlers are given.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, RowIndex};
@@ -21,6 +21,8 @@ pub struct SqliteTx<'c> {
     pub(crate) sql: &'c Sql,
     guard: &'c Guard,
     failed: Cell<bool>,
+    /// Whether anything was written that has not been undone: only then does a commit sync anything.
+    wrote: Cell<bool>,
 }
 
 /// One row of a result.
@@ -45,7 +47,7 @@ impl<'r> Row<'r> {
 
 impl<'c> SqliteTx<'c> {
     pub(crate) fn new(connection: &'c Connection, sql: &'c Sql, guard: &'c Guard) -> Self {
-        Self { connection, sql, guard, failed: Cell::new(false) }
+        Self { connection, sql, guard, failed: Cell::new(false), wrote: Cell::new(false) }
     }
 
     /// Runs a statement and returns how many rows it changed.
@@ -54,10 +56,10 @@ impl<'c> SqliteTx<'c> {
     /// The statement's; from then on the transaction can only roll back.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
         self.check()?;
-        self.note(
-            self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)),
-            "execute a statement",
-        )
+        let result = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
+        let changed = self.note(result, "execute a statement")?;
+        self.wrote.set(self.wrote.get() || changed > 0);
+        Ok(changed)
     }
 
     /// The first row of a query, if there is one.
@@ -74,8 +76,10 @@ impl<'c> SqliteTx<'c> {
         self.check()?;
         let mut statement = self.note(self.connection.prepare_cached(sql), "prepare a query")?;
         let mut rows = self.note(statement.query(params), "run a query")?;
-        let row = self.note(rows.next(), "read a row")?;
-        row.map(|row| read(&Row(row))).transpose()
+        let value = self.note(rows.next(), "read a row")?.map(|row| read(&Row(row))).transpose()?;
+        drop(rows);
+        self.wrote.set(self.wrote.get() || (!statement.readonly() && value.is_some()));
+        Ok(value)
     }
 
     /// All rows of a query.
@@ -95,6 +99,8 @@ impl<'c> SqliteTx<'c> {
         while let Some(row) = self.note(rows.next(), "read a row")? {
             values.push(read(&Row(row))?);
         }
+        drop(rows);
+        self.wrote.set(self.wrote.get() || (!statement.readonly() && !values.is_empty()));
         Ok(values)
     }
 
@@ -108,16 +114,45 @@ impl<'c> SqliteTx<'c> {
     ) -> std::result::Result<T, E> {
         self.check()?;
         self.guard.savepoint(self.connection)?;
-        let outcome = work(self).and_then(|value| self.check().map(|()| value).map_err(E::from));
-        if outcome.is_ok() {
-            self.note(self.guard.release(self.connection), "release a savepoint")?;
-        } else if self.connection.is_autocommit() {
-            self.failed.set(true); // the whole transaction is gone, there is nothing to go back to
-        } else {
-            self.note(self.guard.undo(self.connection), "undo a savepoint")?;
-            self.failed.set(false);
+        let wrote = self.wrote.get();
+        // A panic must not leave the savepoint open: the next one to be undone would then be the wrong one.
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
+        match outcome.map(|outcome| outcome.and_then(|value| self.check().map(|()| value).map_err(E::from))) {
+            Ok(Ok(value)) => {
+                self.note(self.guard.release(self.connection), "release a savepoint")?;
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.undo(wrote)?;
+                Err(error)
+            }
+            Err(panic) => {
+                self.undo(wrote)?;
+                resume_unwind(panic)
+            }
         }
-        outcome
+    }
+
+    /// Goes back to the last savepoint, if there is still a transaction to go back in.
+    fn undo(&self, wrote: bool) -> Result<()> {
+        if self.connection.is_autocommit() {
+            self.failed.set(true);
+            return Ok(());
+        }
+        self.note(self.guard.undo(self.connection), "undo a savepoint")?;
+        self.failed.set(false);
+        self.wrote.set(wrote);
+        Ok(())
+    }
+
+    /// Whether a commit would have something to sync.
+    pub(crate) fn wrote(&self) -> bool {
+        self.wrote.get()
+    }
+
+    /// Notes a write that did not go through this type.
+    pub(crate) fn note_write(&self) {
+        self.wrote.set(true);
     }
 
     /// Fails if the transaction can only roll back.

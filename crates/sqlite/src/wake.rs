@@ -12,13 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::Result;
 
 use crate::error::wrap;
 use crate::shared::Shared;
 
 /// How often the watcher looks although nothing was signalled.
 const SAFETY_NET: Duration = Duration::from_secs(1);
+/// How often it looks when it cannot be told.
+const BLIND: Duration = Duration::from_millis(50);
 /// After a change of the write-ahead log the commit is visible within this time, or will not be.
 const LOOK_FOR: Duration = Duration::from_millis(20);
 const LOOK_FIRST: Duration = Duration::from_micros(20);
@@ -52,7 +54,7 @@ pub(crate) fn ring(bell: &File) {
     #[cfg(unix)]
     let rung = std::os::unix::fs::FileExt::write_at(bell, &[1], 0).map(drop);
     #[cfg(not(unix))]
-    let rung = std::io::Write::write_all(&mut &*bell, &[1]);
+    let rung = std::io::Seek::rewind(&mut &*bell).and_then(|()| std::io::Write::write_all(&mut &*bell, &[1]));
     if let Err(error) = rung {
         tracing::debug!(%error, "cannot ring the doorbell");
     }
@@ -112,7 +114,7 @@ fn data_version(connection: &Connection) -> Result<i64> {
 #[cfg(not(target_os = "linux"))]
 impl Watcher {
     /// Without a way to be told, looks several times a second.
-    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Self> {
+    pub(crate) fn spawn(shared: Arc<Shared>) -> Option<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stopped);
         let thread = std::thread::Builder::new()
@@ -121,83 +123,99 @@ impl Watcher {
                 let mut seen = Seen { shared, version: -1 };
                 while !flag.load(Ordering::Acquire) {
                     seen.look();
-                    std::thread::park_timeout(Duration::from_millis(50));
+                    std::thread::park_timeout(BLIND);
                 }
             })
-            .map_err(|error| {
-                Error::new(ErrorKind::Unavailable, "cannot start the watcher").with_source(error)
-            })?;
-        Ok(Self { stopped, thread: Some(thread) })
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch the database file"))
+            .ok()?;
+        Some(Self { stopped, thread: Some(thread) })
     }
 }
 
 #[cfg(target_os = "linux")]
 impl Watcher {
     /// Watches by inotify.
-    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "cannot watch the database file").with_source(error)
-        };
-        let (stop, stop_of_thread) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
-        let eyes = linux::Eyes::new(&shared.opener.path, stop_of_thread).map_err(failed)?;
+    pub(crate) fn spawn(shared: Arc<Shared>) -> Option<Self> {
+        Self::try_spawn(shared)
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch the database file"))
+            .ok()
+    }
+
+    fn try_spawn(shared: Arc<Shared>) -> std::io::Result<Self> {
+        let (stop, stop_of_thread) = std::os::unix::net::UnixStream::pair()?;
+        let eyes = linux::Eyes::new(&shared.opener.path, stop_of_thread);
         let stopped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stopped);
         let thread = std::thread::Builder::new()
             .name("twobox-watcher".into())
-            .spawn(move || linux::run(eyes, &mut Seen { shared, version: -1 }, &flag))
-            .map_err(failed)?;
+            .spawn(move || linux::run(&eyes, &mut Seen { shared, version: -1 }, &flag))?;
         Ok(Self { stopped, stop, thread: Some(thread) })
     }
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::io;
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-    use super::{COALESCE, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
+    use super::{BLIND, COALESCE, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
 
     /// What the watcher sleeps on.
     pub(super) struct Eyes {
-        inotify: OwnedFd,
+        /// `None` when the system has no watches left; then there is only the safety net, at short intervals.
+        inotify: Option<OwnedFd>,
+        paths: [PathBuf; 2],
         stop: UnixStream,
     }
 
     impl Eyes {
-        pub(super) fn new(path: &Path, stop: UnixStream) -> io::Result<Self> {
-            let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            inotify::add_watch(&inotify, beside(path, "-wal"), WatchFlags::MODIFY)?;
-            // Absent only if it could not be created; the write-ahead log tells all the same.
-            let _: rustix::io::Result<i32> =
-                inotify::add_watch(&inotify, beside(path, "-bell"), WatchFlags::MODIFY);
-            Ok(Self { inotify, stop })
+        pub(super) fn new(path: &Path, stop: UnixStream) -> Self {
+            let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+            let inotify =
+                inotify.inspect_err(|error| tracing::warn!(%error, "no inotify; looking instead")).ok();
+            let eyes = Self { inotify, paths: [beside(path, "-wal"), beside(path, "-bell")], stop };
+            eyes.watch();
+            eyes
+        }
+
+        /// Watches the files as they are now. Done again and again, because a file that was removed and made anew
+        /// is another file; for one that is watched already it changes nothing.
+        fn watch(&self) {
+            for (inotify, path) in
+                self.inotify.iter().flat_map(|inotify| self.paths.iter().map(move |path| (inotify, path)))
+            {
+                // One that does not exist yet is found at the next look.
+                let _: rustix::io::Result<i32> = inotify::add_watch(inotify, path, WatchFlags::MODIFY);
+            }
         }
 
         /// Sleeps until something happens; says whether it was a change of a watched file.
         fn sleep(&self) -> bool {
-            let mut fds = [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
-            let net = Timespec { tv_sec: SAFETY_NET.as_secs().cast_signed(), tv_nsec: 0 };
+            let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
+            fds.extend(self.inotify.iter().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+            let net = if self.inotify.is_some() { SAFETY_NET } else { BLIND };
+            let net = Timespec { tv_sec: net.as_secs().cast_signed(), tv_nsec: net.subsec_nanos().into() };
             let _: rustix::io::Result<usize> = poll(&mut fds, Some(&net));
-            fds[0].revents().contains(PollFlags::IN)
+            fds.get(1).is_some_and(|fd| fd.revents().contains(PollFlags::IN))
         }
 
         /// Forgets the events that have arrived: one look answers them all.
         fn drain(&self) {
             let mut buffer = [MaybeUninit::uninit(); 4096];
-            let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+            let Some(inotify) = &self.inotify else { return };
+            let mut reader = inotify::Reader::new(inotify, &mut buffer);
             while reader.next().is_ok() {}
         }
     }
 
-    pub(super) fn run(eyes: Eyes, seen: &mut Seen, stopped: &AtomicBool) {
+    pub(super) fn run(eyes: &Eyes, seen: &mut Seen, stopped: &AtomicBool) {
         seen.look();
         while !stopped.load(Ordering::Acquire) {
             if eyes.sleep() {
@@ -205,6 +223,7 @@ mod linux {
                 look_for_commit(seen);
                 std::thread::sleep(COALESCE);
             } else {
+                eyes.watch();
                 seen.look();
             }
         }

@@ -117,12 +117,14 @@ pub trait DeadLetterStore: LaneStore {
     ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Dead letters of `source` whose callback has not been confirmed, durable before they are returned (W4).
+    /// Those after `after` in the log, so that one whose callback fails does not hide the others.
     fn unannounced(
         &self,
         source: &Source,
+        after: Option<&Self::Position>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<DeadLetter<Self::Position>>>> + Send;
 
-    /// Confirms callbacks.
-    fn announced(&self, positions: Vec<Self::Position>) -> impl Future<Output = Result<()>> + Send;
+    /// Confirms callbacks: of these deaths, not of any later one of the same message.
+    fn announced(&self, deaths: Vec<(Self::Position, Timestamp)>) -> impl Future<Output = Result<()>> + Send;
 }

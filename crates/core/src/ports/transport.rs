@@ -80,7 +80,7 @@ enum Arrived {
 }
 
 impl DeliveryError {
-    /// Nothing reached the receiver: connection refused, name not found.
+    /// No message can be to blame: connection refused, name not found, the receiver says that it is in trouble.
     pub fn unreachable(text: impl Into<String>) -> Self {
         Self { arrived: Arrived::No, text: text.into(), source: None }
     }

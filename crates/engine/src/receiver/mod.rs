@@ -82,6 +82,13 @@ impl<S: InboxStore> Receiver<S> {
     /// # Cancel safety
     /// Dropping the future does not stop handlers that have begun; the outcome is found by delivering again.
     pub async fn receive(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
+        let this = self.clone();
+        // In a task of its own: a caller that hangs up must not make us forget what is being handled (S7).
+        let task = tokio::spawn(async move { this.receive_all(messages, budget).await });
+        task.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the receiver failed"))?
+    }
+
+    async fn receive_all(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
         let deadline = self.0.timer.monotonic().saturating_add(budget);
         let patience = deadline.min(self.0.timer.monotonic().saturating_add(IN_FLIGHT_WAIT.min(budget / 2)));
         let mut answers: Vec<Option<Answer>> = vec![None; messages.len()];
@@ -95,7 +102,7 @@ impl<S: InboxStore> Receiver<S> {
                     break;
                 }
             } else {
-                self.run_wave(&wave, &messages, deadline, &mut gate, &mut answers).await?;
+                self.run_wave(&wave, &messages, deadline, budget, &mut gate, &mut answers).await?;
             }
             pending = wave.later;
         }
@@ -107,16 +114,24 @@ impl<S: InboxStore> Receiver<S> {
         wave: &Wave,
         messages: &[Arc<Message>],
         deadline: Duration,
+        budget: Duration,
         gate: &mut KeyGate,
         answers: &mut [Option<Answer>],
     ) -> Result<()> {
-        let deliveries = wave.deliveries(&self.0, messages).await;
-        let budget = deadline.saturating_sub(self.0.timer.monotonic());
-        let got = self.0.store.process(deliveries, budget).await?;
-        if got.len() != wave.now.len() {
+        // First halves may take half of the time, and what they have prepared gets a fair part of it as well:
+        // otherwise a slow endpoint would be prepared for ever and never handled.
+        let prepare_until = deadline.saturating_sub(budget / 2);
+        let (reached, deliveries) = wave.deliveries(&self.0, messages, prepare_until).await;
+        let left = deadline.saturating_sub(self.0.timer.monotonic()).max(budget / 4);
+        let got = self.0.store.process(deliveries, left).await?;
+        if got.len() != reached.len() {
             return Err(Error::new(ErrorKind::Unavailable, "the store answered another number of messages"));
         }
-        for (&at, answer) in wave.now.iter().zip(got) {
+        for &at in wave.now.iter().filter(|at| !reached.contains(at)) {
+            gate.note(&messages[at], &Answer::NotReached);
+            answers[at] = Some(Answer::NotReached);
+        }
+        for (&at, answer) in reached.iter().zip(got) {
             gate.note(&messages[at], &answer);
             answers[at] = Some(answer);
         }

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use twobox_core::ports::{Answer, Delivery, InboxStore, KeyGate};
@@ -61,34 +62,37 @@ impl Wave {
         self.now.is_empty()
     }
 
-    /// The deliveries of this wave, after the first halves of their handlers have run.
+    /// The deliveries of this wave, after the first halves of their handlers have run: places and deliveries of
+    /// those that were reached by `until`.
     pub(super) async fn deliveries<S: InboxStore>(
         &self,
         inner: &Inner<S>,
         messages: &[Arc<Message>],
-    ) -> Vec<Delivery<S::Handler>> {
-        let mut prepared = prepare(inner, messages, &self.now).await;
+        until: Duration,
+    ) -> (Vec<usize>, Vec<Delivery<S::Handler>>) {
+        let mut prepared = prepare(inner, messages, &self.now, until).await;
         let delivery = |&at: &usize| {
             let message = Arc::clone(&messages[at]);
             let handler = match inner.routes.get(&message.endpoint) {
                 None => None,
                 Some(Route::Handler(handler)) => Some(handler.clone()),
-                Some(Route::Prepared(_)) => prepared.remove(&at).map(|half| half.unwrap_or_else(S::refusing)),
+                Some(Route::Prepared(_)) => Some(prepared.remove(&at)?.unwrap_or_else(S::refusing)),
             };
             let body_hash = message.payload.sha256();
-            Delivery { message, consumer: inner.consumer.clone(), body_hash, handler }
+            Some((at, Delivery { message, consumer: inner.consumer.clone(), body_hash, handler }))
         };
-        self.now.iter().map(delivery).collect()
+        self.now.iter().filter_map(delivery).unzip()
     }
 }
 
 type Halves<H> = std::collections::HashMap<usize, HandlerResult<H>>;
 
-/// Runs the first halves, a bounded number at a time. A panic is a failure (S6).
+/// Runs the first halves, a bounded number at a time, and begins none after `until`. A panic is a failure (S6).
 async fn prepare<S: InboxStore>(
     inner: &Inner<S>,
     messages: &[Arc<Message>],
     now: &[usize],
+    until: Duration,
 ) -> Halves<S::Handler> {
     let mut halves = Halves::new();
     let mut running = JoinSet::new();
@@ -98,6 +102,7 @@ async fn prepare<S: InboxStore>(
     });
     loop {
         while running.len() < inner.prepare_max
+            && inner.timer.monotonic() < until
             && let Some((at, prepare)) = waiting.next()
         {
             running.spawn(half::<S>(at, prepare, Arc::clone(&messages[at])));

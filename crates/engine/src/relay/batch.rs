@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use twobox_core::lifecycle::{Event, Reason, Standing};
 use twobox_core::ports::Answer;
 use twobox_core::{Message, OrderingKey, Timestamp};
+
+/// When to ask again about a message that was answered in a way that makes no sense.
+const HELD_WITHOUT_KEY: Duration = Duration::from_secs(1);
 
 /// Where the messages of a batch come from, and so how their outcomes are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +102,15 @@ pub(super) struct Batch<P> {
     pub(super) state: State,
     /// One of its messages may have broken the receiver: it travels in halves, with nobody else (L3).
     pub(super) suspect: bool,
+    /// It travels as one message, alone, right after the receiver has answered a probe: a failure is its own.
+    pub(super) chargeable: bool,
 }
 
 impl<P> Batch<P> {
     pub(super) fn new(id: u64, origin: Origin, items: Vec<Item<P>>) -> Self {
         let any = items.iter().any(|item| item.fate == Fate::Send);
         let state = if any { State::Ready } else { State::Answered };
-        Self { id, origin, items, state, suspect: false }
+        Self { id, origin, items, state, suspect: false, chargeable: false }
     }
 
     /// The messages to send, in order.
@@ -127,6 +133,10 @@ impl<P> Batch<P> {
         let mut first_unreached = None;
         for (at, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.fate == Fate::Send) {
             match answers.next().and_then(Fate::of) {
+                // Without a key there is nothing to be held behind; a receiver that says so is asked again.
+                Some(Fate::Known(Event::Held, _)) if item.key().is_none() => {
+                    item.fate = Fate::Known(Event::Postponed { after: HELD_WITHOUT_KEY }, None);
+                }
                 Some(fate) => item.fate = fate,
                 None => {
                     first_unreached.get_or_insert(at);
@@ -146,16 +156,9 @@ impl<P> Batch<P> {
         rest
     }
 
-    /// The place that halves what is to be sent.
-    pub(super) fn middle(&self) -> usize {
-        let sends: Vec<usize> = self
-            .items
-            .iter()
-            .enumerate()
-            .filter(|(_, item)| item.fate == Fate::Send)
-            .map(|(at, _)| at)
-            .collect();
-        sends[sends.len() / 2]
+    /// The place behind the first `count` messages that are to be sent, if there are more.
+    pub(super) fn place_after(&self, count: usize) -> Option<usize> {
+        self.items.iter().enumerate().filter(|(_, item)| item.fate == Fate::Send).map(|(at, _)| at).nth(count)
     }
 
     /// Charges the one message that was sent.
@@ -209,6 +212,7 @@ impl<P> Batch<P> {
     fn conclude(&mut self) {
         if self.to_send().next().is_none() {
             self.state = State::Answered;
+            self.suspect = false;
         }
     }
 }

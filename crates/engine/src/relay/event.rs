@@ -23,15 +23,15 @@ pub(super) enum Event<P> {
     /// New destinations were looked for; there may be more.
     Discovered(Result<bool, Error>),
     /// A part of the log was read.
-    Read(Target, Result<LogChunk<P>, Error>),
+    Read(Target<P>, Result<LogChunk<P>, Error>),
     /// Waiting rows were looked at.
     Looked(Of, Result<Due<P>, Error>),
     /// A request came back; the outer error is the store's, before anything was sent.
     Answered(Of, u64, Result<Result<Vec<Answer>, DeliveryError>, Error>),
     /// A probe came back.
     Probed(Of, Result<Vec<Answer>, DeliveryError>),
-    /// The log was settled up to here.
-    SettledLog(Of, P, Result<Settled, Error>),
+    /// The log was settled up to here, and perhaps rows moved to those that wait.
+    SettledLog { of: Of, upto: P, moved: bool, result: Result<Settled, Error> },
     /// A batch of waiting rows was settled.
     SettledWaiting(Of, Result<Settled, Error>),
     /// Dead letters were announced; there may be more.
@@ -52,7 +52,11 @@ impl<S: OutboxStore> Run<S> {
             Event::Read(target, result) => {
                 self.reader.reading = false;
                 match result {
-                    Ok(chunk) => self.reader.deliver(target, chunk, &mut self.lanes, &self.relay.options),
+                    Ok(chunk) => {
+                        self.store_ahead =
+                            chunk.now.as_micros().saturating_sub(self.relay.timer.now().as_micros());
+                        self.reader.deliver(target, chunk, &mut self.lanes, &self.relay.options);
+                    }
                     Err(error) => {
                         self.reader.grown = true;
                         self.back_off(&error, "read the log");
@@ -62,12 +66,15 @@ impl<S: OutboxStore> Run<S> {
             Event::Looked(of, result) => self.looked(of, result),
             Event::Answered(of, batch, result) => self.answered(of, batch, result),
             Event::Probed(of, result) => self.probed(of, result),
-            Event::SettledLog(of, upto, result) => {
+            Event::SettledLog { of, upto, moved, result } => {
                 if let Some(settled) = self.settled(of, result)
                     && let Some(lane) = self.lane(of)
                 {
                     lane.settling = false;
                     lane.settled(&upto);
+                    if moved {
+                        lane.look_at = Some(std::time::Duration::ZERO);
+                    }
                     self.announce_more |= settled.died > 0;
                 }
             }
@@ -131,8 +138,9 @@ impl<S: OutboxStore> Run<S> {
         let now = self.relay.timer.monotonic();
         match result {
             Ok(due) => {
+                let options = self.relay.options.clone();
                 if let Some(lane) = self.lane(of) {
-                    lane.add_due(due, now);
+                    lane.add_due(due, now, &options);
                 }
             }
             Err(error) => self.doubt(of, &error),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use twobox_core::lifecycle::{self, Event, Reason, Standing};
 use twobox_core::ports::{
-    Answer, DeliveryError, Due, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
+    Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
 };
 use twobox_core::{OrderingKey, Random, Timestamp};
 
@@ -26,6 +26,7 @@ pub(super) struct Lane<P> {
     /// Whether the lane reads along with the others, or catches up on its own.
     pub(super) live: bool,
     queue: VecDeque<LogEntry<P>>,
+    queue_bytes: usize,
     /// Batches of the log that are not settled, in log order.
     log: VecDeque<Batch<P>>,
     /// The batch of waiting rows, at most one at a time.
@@ -33,6 +34,8 @@ pub(super) struct Lane<P> {
     pub(super) breaker: Breaker,
     /// How many messages the receiver manages in one request (W7).
     batch_limit: usize,
+    /// A batch of waiting rows broke the receiver: the next one has at most this many, and is suspect (L3).
+    suspect_limit: Option<usize>,
     next_batch: u64,
     pub(super) settling: bool,
     pub(super) settling_waiting: bool,
@@ -41,6 +44,9 @@ pub(super) struct Lane<P> {
     pub(super) look_at: Option<Duration>,
     pub(super) looked: Option<Duration>,
 }
+
+/// There is a look at waiting rows at least this often.
+const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// What to do about a request that came back.
 pub(super) enum Verdict {
@@ -64,10 +70,12 @@ impl<P: Clone + Ord> Lane<P> {
             valid_until,
             live: false,
             queue: VecDeque::new(),
+            queue_bytes: 0,
             log: VecDeque::new(),
             waiting: None,
             breaker: Breaker::Closed { probed: false },
             batch_limit: options.batch_messages_max,
+            suspect_limit: None,
             next_batch: 0,
             settling: false,
             settling_waiting: false,
@@ -79,11 +87,17 @@ impl<P: Clone + Ord> Lane<P> {
 
     /// Whether more of the log may be read into memory.
     pub(super) fn has_room(&self, options: &RelayOptions) -> bool {
-        self.queue.len() < options.queue_max()
+        self.queue.len() < options.queue_max() && self.queue_bytes < options.queue_bytes_max()
+    }
+
+    /// Which state of which lane this is.
+    pub(super) fn name(&self) -> (LaneId, u64) {
+        (self.lease.lane, self.incarnation)
     }
 
     pub(super) fn push(&mut self, entry: LogEntry<P>) {
         self.position = entry.position.clone();
+        self.queue_bytes += bytes_of(&entry);
         self.queue.push_back(entry);
     }
 
@@ -98,7 +112,12 @@ impl<P: Clone + Ord> Lane<P> {
 
     /// Whether waiting rows should be looked at now.
     pub(super) fn wants_look(&self, now: Duration) -> bool {
-        !self.looking && self.waiting.is_none() && self.look_at.is_some_and(|at| at <= now)
+        self.look_due().is_some_and(|at| at <= now)
+    }
+
+    /// When waiting rows should be looked at, unless that is under way or has to wait for a batch of them.
+    pub(super) fn look_due(&self) -> Option<Duration> {
+        self.look_at.filter(|_| !self.looking && self.waiting.is_none())
     }
 
     /// The furthest place in a request.
@@ -135,6 +154,7 @@ impl<P: Clone + Ord> Lane<P> {
             if matches!(item.fate, Fate::Known(..)) {
                 held.extend(item.key().cloned());
             }
+            self.queue_bytes -= bytes_of(entry);
             self.queue.pop_front();
             items.push(item);
         }
@@ -147,7 +167,7 @@ impl<P: Clone + Ord> Lane<P> {
     }
 
     /// Takes waiting messages whose turn has come.
-    pub(super) fn add_due(&mut self, due: Due<P>, now: Duration) {
+    pub(super) fn add_due(&mut self, due: Due<P>, now: Duration, options: &RelayOptions) {
         /// A full look leaves the rest for right after it; never for the same instant, which would spin.
         const SOON: Duration = Duration::from_millis(20);
         /// While the lane is held, what is due stays due; only expiry has to be noticed.
@@ -155,9 +175,13 @@ impl<P: Clone + Ord> Lane<P> {
         let pause = if self.breaker.is_closed() { SOON } else { HELD };
         self.looking = false;
         self.looked = Some(now);
-        self.look_at = due.next.map(|next| now.saturating_add(next.max(pause)));
+        // Whatever asked for a look while this one was under way still wants it. And the clock that says when
+        // something is due may jump, so there is always a next look.
+        let next = now.saturating_add(due.next.unwrap_or(LOOK_MAX).clamp(pause, LOOK_MAX));
+        self.look_at = Some(self.look_at.map_or(next, |asked| asked.min(next)));
         let busy: HashSet<OrderingKey> = self.batches().flat_map(Batch::busy_keys).cloned().collect();
-        let mut items = Vec::with_capacity(due.messages.len());
+        let limit = self.suspect_limit.unwrap_or(self.batch_limit);
+        let (mut items, mut sends, mut bytes) = (Vec::with_capacity(due.messages.len()), 0, 0);
         for waiting in due.messages {
             let fate = match &waiting.message {
                 Err(undecodable) => Fate::dead(Reason::Undecodable, undecodable.error.clone()),
@@ -167,13 +191,22 @@ impl<P: Clone + Ord> Lane<P> {
             };
             let (position, standing) = (waiting.position, waiting.standing);
             let item = Item { position, message: waiting.message.ok(), standing, fate };
-            if item.fate == Fate::Send && item.key().is_some_and(|key| busy.contains(key)) {
-                continue;
+            if item.fate == Fate::Send {
+                if item.key().is_some_and(|key| busy.contains(key)) {
+                    continue;
+                }
+                bytes += item.message.as_ref().map_or(0, |message| message.payload.len());
+                if sends >= limit || (bytes > options.batch_bytes_max && sends > 0) {
+                    break; // the rest stays in the database until its turn
+                }
+                sends += 1;
             }
             items.push(item);
         }
         if !items.is_empty() {
-            self.waiting = Some(Batch::new(self.batch_id(), Origin::Waiting, items));
+            let mut batch = Batch::new(self.batch_id(), Origin::Waiting, items);
+            batch.suspect = sends > 0 && self.suspect_limit.is_some();
+            self.waiting = Some(batch);
         }
     }
 
@@ -181,6 +214,30 @@ impl<P: Clone + Ord> Lane<P> {
     pub(super) fn expire(&mut self, now: Timestamp) {
         let ready = self.log.iter_mut().chain(&mut self.waiting).filter(|batch| batch.state == State::Ready);
         ready.for_each(|batch| batch.expire(now));
+        self.hold_behind();
+        self.part_known();
+    }
+
+    /// What is known at the front of the log can be settled although the rest of its batch has to wait.
+    fn part_known(&mut self) {
+        let front = self.log.front().filter(|batch| batch.state == State::Ready);
+        let known = front.and_then(|batch| Some((batch.id, batch.place_after(0).filter(|at| *at > 0)?)));
+        if let Some((id, at)) = known {
+            let next = self.batch_id();
+            self.part(id, at, next);
+        }
+    }
+
+    /// What follows a message of its key that did not go well must not overtake it, also in a batch that was
+    /// formed before (L4).
+    fn hold_behind(&mut self) {
+        let mut held: HashSet<OrderingKey> = HashSet::new();
+        for batch in &mut self.log {
+            if batch.state == State::Ready && !held.is_empty() {
+                batch.hold(&held);
+            }
+            held.extend(batch.held_keys().cloned());
+        }
     }
 
     /// The receiver answers again.
@@ -206,10 +263,21 @@ impl<P: Clone + Ord> Lane<P> {
         if self.in_flight() >= allowed {
             return None;
         }
-        self.waiting
-            .iter_mut()
-            .chain(&mut self.log)
-            .find(|batch| batch.state == State::Ready && (!suspects || batch.suspect))
+        let wanted = |batch: &&Batch<P>| batch.state == State::Ready && (!suspects || batch.suspect);
+        let id = self.waiting.iter().chain(&self.log).find(wanted)?.id;
+        self.cut(id);
+        let probed = self.breaker.is_probed();
+        let batch = self.batch(id)?;
+        batch.chargeable = probed && batch.suspect && batch.is_lone();
+        Some(batch)
+    }
+
+    /// Cuts a batch to what the receiver manages in one request.
+    fn cut(&mut self, id: u64) {
+        let (limit, next) = (self.batch_limit, self.batch_id());
+        if let Some(at) = self.batch(id).and_then(|batch| batch.place_after(limit)) {
+            self.part(id, at, next);
+        }
     }
 
     /// Whether a new batch of the log may be formed. Not before it can be sent: a batch is whatever has queued
@@ -242,16 +310,23 @@ impl<P: Clone + Ord> Lane<P> {
         batch.suspect = false;
         let unreached = batch.answered(answers);
         let reached = sent - batch.messages().len();
+        let origin = batch.origin;
+        if origin == Origin::Waiting {
+            self.suspect_limit = None;
+        }
         self.breaker.heard();
+        self.hold_behind();
         let Some(at) = unreached else {
             self.batch_limit = self.batch_limit.saturating_mul(2).min(options.batch_messages_max);
             return Verdict::Answered;
         };
-        self.batch_limit = reached.max(1);
         self.part(id, at, next);
+        self.hold_behind();
         if reached > 0 {
+            self.batch_limit = reached;
             return Verdict::Answered;
         }
+        self.batch_limit = (self.batch_limit / 2).max(1);
         let error = "the receiver did not get to any message within the request's time".into();
         Verdict::Held(self.breaker.failed(error, now, &options.probe, random))
     }
@@ -267,37 +342,54 @@ impl<P: Clone + Ord> Lane<P> {
         random: &dyn Random,
     ) -> Verdict {
         let text = describe(error);
-        let probed = self.breaker.is_probed();
         let next = self.batch_id();
         if let Some(batch) = self.batch(id) {
             batch.state = State::Ready;
+            if error.is_ambiguous() && batch.chargeable {
+                batch.charge_lone(&text);
+                batch.suspect = false;
+                self.breaker.heard();
+                self.hold_behind();
+                return Verdict::Answered;
+            }
             if error.is_ambiguous() {
-                if batch.is_lone() && probed {
-                    batch.charge_lone(&text);
-                    batch.suspect = false;
-                    self.breaker.heard();
-                    return Verdict::Answered;
-                }
-                batch.suspect = true;
-                if !batch.is_lone() {
-                    let middle = batch.middle();
-                    self.part(id, middle, next);
-                }
+                self.suspect(id, next);
             }
         }
+        self.drop_waiting();
         Verdict::Held(self.breaker.failed(text, now, &options.probe, random))
+    }
+
+    /// One of the messages of a batch may have broken the receiver: it goes on in halves.
+    fn suspect(&mut self, id: u64, next: u64) {
+        let Some(batch) = self.batch(id) else { return };
+        let half = batch.messages().len().div_ceil(2);
+        batch.suspect = true;
+        if batch.origin == Origin::Waiting {
+            self.suspect_limit = Some(half);
+        } else if let Some(middle) = batch.place_after(half) {
+            self.part(id, middle, next);
+        }
+    }
+
+    /// While the lane is held, waiting rows are better off in the database: there they expire, and are found.
+    fn drop_waiting(&mut self) {
+        if self.waiting.as_ref().is_some_and(|batch| batch.state == State::Ready) {
+            self.waiting = None;
+            self.look_at = Some(Duration::ZERO);
+        }
     }
 
     /// Splits a batch in two. What is left of a batch of waiting rows stays in the database until its turn.
     fn part(&mut self, id: u64, at: usize, next: u64) {
-        if let Some(place) = self.log.iter().position(|batch| batch.id == id) {
+        if at == 0 {
+            // Nothing to split off from: all of it is to be sent again.
+            self.batch(id).into_iter().for_each(|batch| batch.state = State::Ready);
+        } else if let Some(place) = self.log.iter().position(|batch| batch.id == id) {
             let rest = self.log[place].split_off(at, next);
             self.log.insert(place + 1, rest);
         } else if let Some(batch) = self.waiting.as_mut().filter(|batch| batch.id == id) {
             drop(batch.split_off(at, next));
-            if batch.items.is_empty() {
-                self.waiting = None;
-            }
             self.look_at = Some(Duration::ZERO);
         }
     }
@@ -369,6 +461,10 @@ impl<P: Clone + Ord> Lane<P> {
         self.settling_waiting = false;
         self.look_at = Some(Duration::ZERO);
     }
+}
+
+fn bytes_of<P>(entry: &LogEntry<P>) -> usize {
+    entry.message.as_ref().map_or(0, |message| message.payload.len())
 }
 
 /// What a message of the log needs.

@@ -92,6 +92,11 @@ impl RelayOptions {
     pub(super) fn queue_max(&self) -> usize {
         self.batch_messages_max.saturating_mul(2)
     }
+
+    /// Payload bytes a lane keeps in memory beyond those in requests, one read excepted.
+    pub(super) fn queue_bytes_max(&self) -> usize {
+        self.batch_bytes_max.saturating_mul(8)
+    }
 }
 
 /// A callback with a `Debug` of its own.

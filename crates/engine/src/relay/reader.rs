@@ -3,7 +3,7 @@
 //! Lanes that keep up share the *tail*. A lane that is full, or was taken over further back, catches up on its
 //! own until it reaches the tail; nobody scans other destinations' rows again and again (L7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use twobox_core::ports::{LaneId, LogChunk, ReadLog};
 
@@ -15,13 +15,14 @@ const SCAN_MAX: usize = 1_000;
 /// Payload bytes of one read.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Whom a read was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// Everyone who keeps up.
-    Tail,
-    /// One lane that catches up, in this incarnation.
-    Lane(LaneId, u64),
+/// Whom a read was for. Lanes are named with their incarnation: one that was thrown away and loaded again while
+/// the read was under way must not be told that it has read what it has not.
+#[derive(Debug)]
+pub(super) enum Target<P> {
+    /// Everyone who kept up when the read began.
+    Tail(HashSet<(LaneId, u64)>),
+    /// One lane that catches up, with where that read ended at the latest.
+    Lane((LaneId, u64), P),
 }
 
 /// Where reading stands.
@@ -33,20 +34,20 @@ pub(super) struct Reader<P> {
     pub(super) reading: bool,
     /// Whose turn it is when both the tail and a lane behind it want to be read.
     tail_last: bool,
+    /// The lane behind that was read last: the next one takes its turn.
+    behind_last: Option<LaneId>,
 }
 
 impl<P: Clone + Ord> Reader<P> {
     pub(super) fn new() -> Self {
-        Self { tail: None, grown: true, reading: false, tail_last: false }
+        Self { tail: None, grown: true, reading: false, tail_last: false, behind_last: None }
     }
 
-    /// A lane was taken: it catches up from its cursor.
+    /// A lane was taken: it catches up from its cursor, unless that is where the others are. The tail itself
+    /// never jumps: lanes that keep up have read nothing beyond it.
     pub(super) fn join(&mut self, lane: &mut Lane<P>) {
         let tail = self.tail.get_or_insert_with(|| lane.position.clone());
         lane.live = lane.position >= *tail;
-        if lane.position > *tail {
-            *tail = lane.position.clone();
-        }
     }
 
     /// The next read, if one is wanted and nobody is reading.
@@ -54,46 +55,54 @@ impl<P: Clone + Ord> Reader<P> {
         &mut self,
         lanes: &BTreeMap<LaneId, Lane<P>>,
         options: &RelayOptions,
-    ) -> Option<(Target, ReadLog<P>)> {
+    ) -> Option<(Target<P>, ReadLog<P>)> {
         let tail = self.tail.clone()?;
         if self.reading {
             return None;
         }
-        let behind = lanes.values().find(|lane| !lane.live && lane.has_room(options));
         let live = self.grown && lanes.values().any(|lane| lane.live && lane.has_room(options));
-        let read =
-            |after, until, lanes| ReadLog { after, until, lanes, scan_max: SCAN_MAX, bytes_max: BYTES_MAX };
-        let next = match behind {
+        let next = match self.next_behind(lanes, options) {
             Some(lane) if !live || self.tail_last => {
-                let target = Target::Lane(lane.lease.lane, lane.incarnation);
-                (target, read(lane.position.clone(), Some(tail), vec![lane.lease.clone()]))
+                self.behind_last = Some(lane.lease.lane);
+                let read = read_log(lane.position.clone(), Some(tail.clone()), vec![lane.lease.clone()]);
+                (Target::Lane(lane.name(), tail), read)
             }
             _ if live => {
                 self.grown = false;
-                let wanted = lanes.values().filter(|lane| lane.live).map(|lane| lane.lease.clone());
-                (Target::Tail, read(tail, None, wanted.collect()))
+                let wanted = || lanes.values().filter(|lane| lane.live);
+                let leases = wanted().map(|lane| lane.lease.clone()).collect();
+                (Target::Tail(wanted().map(Lane::name).collect()), read_log(tail, None, leases))
             }
             _ => return None,
         };
-        self.tail_last = next.0 == Target::Tail;
+        self.tail_last = matches!(next.0, Target::Tail(_));
         self.reading = true;
         Some(next)
+    }
+
+    /// The next lane that has to catch up, by turns.
+    fn next_behind<'a>(
+        &self,
+        lanes: &'a BTreeMap<LaneId, Lane<P>>,
+        options: &RelayOptions,
+    ) -> Option<&'a Lane<P>> {
+        let behind = || lanes.values().filter(|lane| !lane.live && lane.has_room(options));
+        behind().find(|lane| Some(lane.lease.lane) > self.behind_last).or_else(|| behind().next())
     }
 
     /// Hands out what was read.
     pub(super) fn deliver(
         &mut self,
-        target: Target,
+        target: Target<P>,
         chunk: LogChunk<P>,
         lanes: &mut BTreeMap<LaneId, Lane<P>>,
         options: &RelayOptions,
     ) {
         match target {
-            Target::Tail => self.deliver_tail(chunk, lanes, options),
-            Target::Lane(id, incarnation) => {
-                let lane = lanes.get_mut(&id).filter(|lane| lane.incarnation == incarnation);
-                if let Some(lane) = lane {
-                    self.deliver_behind(chunk, lane);
+            Target::Tail(asked) => self.deliver_tail(&asked, chunk, lanes, options),
+            Target::Lane(name, until) => {
+                if let Some(lane) = lanes.get_mut(&name.0).filter(|lane| lane.name() == name) {
+                    self.deliver_behind(chunk, &until, lane);
                 }
             }
         }
@@ -101,15 +110,14 @@ impl<P: Clone + Ord> Reader<P> {
 
     fn deliver_tail(
         &mut self,
+        asked: &HashSet<(LaneId, u64)>,
         chunk: LogChunk<P>,
         lanes: &mut BTreeMap<LaneId, Lane<P>>,
         options: &RelayOptions,
     ) {
         for entry in chunk.entries {
-            let Some(lane) = lanes.get_mut(&entry.lane).filter(|lane| lane.live) else { continue };
-            if entry.position <= lane.position {
-                continue;
-            }
+            let lane = lanes.get_mut(&entry.lane).filter(|lane| lane.live && asked.contains(&lane.name()));
+            let Some(lane) = lane.filter(|lane| entry.position > lane.position) else { continue };
             if lane.has_room(options) {
                 lane.push(entry);
             } else {
@@ -117,20 +125,27 @@ impl<P: Clone + Ord> Reader<P> {
             }
         }
         for lane in lanes.values_mut().filter(|lane| lane.live && lane.position < chunk.scanned) {
-            lane.position = chunk.scanned.clone();
+            if asked.contains(&lane.name()) {
+                lane.position = chunk.scanned.clone();
+            } else {
+                lane.live = false; // it joined while the read was under way, which was not for it
+            }
         }
         self.grown |= chunk.more;
         self.tail = Some(chunk.scanned);
     }
 
-    fn deliver_behind(&mut self, chunk: LogChunk<P>, lane: &mut Lane<P>) {
+    fn deliver_behind(&mut self, chunk: LogChunk<P>, until: &P, lane: &mut Lane<P>) {
         chunk.entries.into_iter().for_each(|entry| lane.push(entry));
         lane.position = chunk.scanned;
         if !chunk.more {
-            // Everything up to the tail was looked at; the tail may be further than the last row.
-            let tail = self.tail.as_ref().filter(|tail| **tail > lane.position);
-            lane.position = tail.unwrap_or(&lane.position).clone();
-            lane.live = true;
+            // Everything up to there was looked at, also where the last row lies before it.
+            lane.position = lane.position.clone().max(until.clone());
+            lane.live = self.tail.as_ref().is_none_or(|tail| lane.position >= *tail);
         }
     }
+}
+
+fn read_log<P>(after: P, until: Option<P>, lanes: Vec<twobox_core::ports::LaneLease<P>>) -> ReadLog<P> {
+    ReadLog { after, until, lanes, scan_max: SCAN_MAX, bytes_max: BYTES_MAX }
 }

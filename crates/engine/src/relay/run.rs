@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
-use twobox_core::{Error, crash_point};
+use twobox_core::{Error, Timestamp, crash_point};
 
 use super::Relay;
 use super::event::{Event, Of};
@@ -15,6 +15,9 @@ use crate::Shutdown;
 
 /// After a failed call to the store, this long passes before the next one.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The relay looks around at least this often.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A running relay.
 pub(super) struct Run<S: OutboxStore> {
@@ -36,12 +39,17 @@ pub(super) struct Run<S: OutboxStore> {
     pub(super) announce_more: bool,
     /// On the monotonic clock: the store failed, nothing is asked of it before this.
     pub(super) store_pause: Duration,
+    /// How many microseconds the store's clock is ahead of ours. What is due and what has expired is judged by
+    /// the store's (S13).
+    pub(super) store_ahead: i64,
+    pub(super) started: Duration,
 }
 
 impl<S: OutboxStore> Run<S> {
     pub(super) fn new(relay: Relay<S>) -> Self {
         Self {
             owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
+            started: relay.timer.monotonic(),
             relay,
             lanes: BTreeMap::new(),
             reader: Reader::new(),
@@ -56,6 +64,7 @@ impl<S: OutboxStore> Run<S> {
             announcing: false,
             announce_more: false,
             store_pause: Duration::ZERO,
+            store_ahead: 0,
         }
     }
 
@@ -80,8 +89,11 @@ impl<S: OutboxStore> Run<S> {
             Some(Err(error)) => tracing::error!(%error, "a task of the relay failed"),
             None => std::future::pending().await,
         }
-        while let Some(Ok(event)) = self.tasks.try_join_next() {
-            self.handle(event);
+        while let Some(ended) = self.tasks.try_join_next() {
+            match ended {
+                Ok(event) => self.handle(event),
+                Err(error) => tracing::error!(%error, "a task of the relay failed"),
+            }
         }
     }
 
@@ -89,11 +101,24 @@ impl<S: OutboxStore> Run<S> {
     fn pause(&self) -> Duration {
         let now = self.relay.timer.monotonic();
         let lanes = self.lanes.values().flat_map(|lane| {
-            let look = lane.look_at.filter(|_| !lane.looking);
-            [lane.breaker.due(), look]
+            let probe = lane.breaker.due().filter(|_| self.may_send(lane, now));
+            [probe, lane.look_due()]
         });
-        let next = lanes.flatten().chain([self.take_at]).min().unwrap_or(self.take_at);
+        let take = Some(self.take_at).filter(|_| !self.taking);
+        let next = lanes.chain([take]).flatten().min().unwrap_or(now.saturating_add(IDLE));
         next.max(self.store_pause).saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    /// Whether a request that starts now ends before the lease does: afterwards somebody else may hold the lane,
+    /// and a key would be in two requests at once (L4).
+    pub(super) fn may_send(&self, lane: &Lane<S::Position>, now: Duration) -> bool {
+        now.saturating_add(self.relay.options.timing.request_timeout) <= lane.valid_until
+    }
+
+    /// The time of the store, as far as it is known.
+    pub(super) fn store_time(&self) -> Timestamp {
+        let now = self.relay.timer.now().as_micros();
+        Timestamp::from_micros(now.saturating_add(self.store_ahead))
     }
 
     /// Finishes or abandons what is in flight within the configured time, then gives the lanes back (S20).

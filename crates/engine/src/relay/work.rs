@@ -6,11 +6,11 @@ use std::time::Duration;
 use twobox_core::ports::{
     Answer, DeliveryError, LaneId, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
-use twobox_core::{Error, Message, crash_point};
+use twobox_core::{Error, Message, Source, crash_point};
 
 use super::batch::{Batch, Origin, State};
 use super::event::{Event, Of};
-use super::options::Callback;
+use super::options::{Callback, DeadLetterCallback};
 use super::run::Run;
 use crate::Timer;
 
@@ -51,14 +51,18 @@ impl<S: OutboxStore> Run<S> {
         }
         self.taking = true;
         let lease = self.relay.options.timing.lease;
-        self.take_at = now.saturating_add(lease / 3);
+        self.take_at = now.saturating_add(lease / 4);
+        // A destination that nobody registered while nobody was running has not been given up (L6).
+        let grace = self.relay.options.route_grace;
+        let running = now.saturating_sub(self.started);
+        let route_grace = if running >= grace { grace } else { Duration::MAX };
         let take = TakeLanes {
             owner: self.owner.clone(),
             source: self.relay.source.clone(),
             destinations: self.relay.transports.keys().cloned().collect(),
             lease,
             retries_max: self.relay.options.timing.retry.retries_max(),
-            route_grace: self.relay.options.route_grace,
+            route_grace,
         };
         let store = self.relay.store.clone();
         self.tasks.spawn(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
@@ -81,25 +85,15 @@ impl<S: OutboxStore> Run<S> {
         self.announcing = true;
         let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
         self.tasks.spawn(async move {
-            let announce = async {
-                let letters = store.unannounced(&source, ANNOUNCE_MAX).await?;
-                let more = letters.len() >= ANNOUNCE_MAX;
-                let mut told = Vec::with_capacity(letters.len());
-                for letter in letters {
-                    let position = letter.position.clone();
-                    match callback(letter).await {
-                        Ok(()) => told.push(position),
-                        Err(error) => {
-                            tracing::warn!(%error, "the dead-letter callback failed; it is called again")
-                        }
-                    }
+            let mut after = None;
+            let announced = loop {
+                match announce(&store, &source, &callback, after.as_ref()).await {
+                    Ok(Some(last)) => after = Some(last),
+                    Ok(None) => break Ok(false),
+                    Err(error) => break Err(error),
                 }
-                crash_point!("relay.announced");
-                let any = !told.is_empty();
-                store.announced(told).await?;
-                Ok(more && any)
             };
-            Event::Announced(announce.await)
+            Event::Announced(announced)
         });
     }
 
@@ -127,12 +121,13 @@ impl<S: OutboxStore> Run<S> {
     /// Sends what may be sent, probes when it is time.
     async fn dispatch(&mut self, id: LaneId) {
         loop {
-            let (now, wall) = (self.relay.timer.monotonic(), self.relay.timer.now());
+            let (now, wall) = (self.relay.timer.monotonic(), self.store_time());
             let options = self.relay.options.clone();
+            let Some(may_send) = self.lanes.get(&id).map(|lane| self.may_send(lane, now)) else { return };
             let Some(lane) = self.lanes.get_mut(&id) else { return };
             lane.expire(wall);
-            if now >= lane.valid_until {
-                return; // somebody else may hold the lane by now
+            if !may_send {
+                return;
             }
             if lane.breaker.start_probe(now) {
                 self.probe(id);
@@ -141,6 +136,7 @@ impl<S: OutboxStore> Run<S> {
             if let Some(batch) = lane.next_ready(&options) {
                 batch.state = State::InFlight;
                 let request = Request::of(batch);
+                lane.breaker.heard(); // whatever is sent next is no longer right after the probe
                 self.send(id, request);
                 continue;
             }
@@ -152,7 +148,7 @@ impl<S: OutboxStore> Run<S> {
 
     /// Forms a batch of the log; whether there was anything to put into it.
     async fn form(&mut self, id: LaneId) -> bool {
-        let wall = self.relay.timer.now();
+        let wall = self.store_time();
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         let Some(mut batch) = lane.form_batch(wall, &self.relay.options) else { return false };
         let keys: Vec<_> = batch.busy_keys().cloned().collect();
@@ -214,9 +210,6 @@ impl<S: OutboxStore> Run<S> {
                 && let Some(settlement) = lane.settlement(options, random)
             {
                 lane.settling = true;
-                if !settlement.waiting.is_empty() {
-                    lane.look_at = Some(Duration::ZERO);
-                }
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
                 self.tasks.spawn(settle(store, lease, of, settlement));
             }
@@ -292,11 +285,47 @@ async fn settle<S: OutboxStore>(
     of: Of,
     settlement: Settlement<S::Position>,
 ) -> Event<S::Position> {
-    let upto = settlement.upto.clone();
+    let (upto, moved) = (settlement.upto.clone(), !settlement.waiting.is_empty());
     crash_point!("relay.before-settle");
     let result = store.settle_log(&lease, settlement).await;
     crash_point!("relay.after-settle");
-    Event::SettledLog(of, upto, result)
+    Event::SettledLog { of, upto, moved, result }
+}
+
+/// Calls the callback for one page of dead letters. Returns where the next page begins, if there may be one.
+async fn announce<S: OutboxStore>(
+    store: &S,
+    source: &Source,
+    callback: &DeadLetterCallback<S::Position>,
+    after: Option<&S::Position>,
+) -> Result<Option<S::Position>, Error> {
+    let letters = store.unannounced(source, after, ANNOUNCE_MAX).await?;
+    let next = letters.last().filter(|_| letters.len() >= ANNOUNCE_MAX).map(|letter| letter.position.clone());
+    let mut told = Vec::with_capacity(letters.len());
+    for letter in letters {
+        let death = (letter.position.clone(), letter.died);
+        let callback = Arc::clone(callback);
+        // In a task of its own: a callback that panics has failed, and no more.
+        match tokio::spawn(async move { callback(letter).await }).await {
+            Ok(Ok(())) => told.push(death),
+            Ok(Err(error)) => tracing::warn!(%error, "the dead-letter callback failed; it is called again"),
+            Err(error) => tracing::error!(%error, "the dead-letter callback panicked; it is called again"),
+        }
+    }
+    crash_point!("relay.announced");
+    if !told.is_empty() {
+        store.announced(told).await?;
+    }
+    Ok(next)
+}
+
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Delivers within the time a request has. A transport that panics has failed ambiguously.
@@ -307,14 +336,12 @@ async fn deliver(
     timeout: Duration,
 ) -> Result<Vec<Answer>, DeliveryError> {
     let count = messages.len();
-    let mut task = tokio::spawn(transport.deliver(messages));
+    let transport = Arc::clone(transport);
+    let mut task = AbortOnDrop(tokio::spawn(async move { transport.deliver(messages).await }));
     let answers = tokio::select! {
         biased;
-        joined = &mut task => joined.unwrap_or_else(|_| Err(DeliveryError::ambiguous("the transport panicked"))),
-        () = timer.sleep(timeout) => {
-            task.abort();
-            Err(DeliveryError::ambiguous(format!("no answer within {timeout:?}")))
-        }
+        joined = &mut task.0 => joined.unwrap_or_else(|_| Err(DeliveryError::ambiguous("the transport panicked"))),
+        () = timer.sleep(timeout) => Err(DeliveryError::ambiguous(format!("no answer within {timeout:?}"))),
     }?;
     if answers.len() == count {
         return Ok(answers);

@@ -1,7 +1,7 @@
 -- The outbox as a log with cursors, the inbox as a row per message, and the views people expect.
 -- `/*p*/` is where the table prefix goes; the file runs as it stands with the default, empty one.
 
--- One insert per message, never updated. AUTOINCREMENT, because a reused seq below a cursor would be skipped.
+-- One insert per message, never updated. Names may not contain control characters (1-31, 127-159). AUTOINCREMENT, because a reused seq below a cursor would be skipped.
 -- The defaults let any language enqueue with a plain INSERT; see docs/SQL.md.
 CREATE TABLE /*p*/outbox_log (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -14,9 +14,12 @@ CREATE TABLE /*p*/outbox_log (
             0x8000 | (random() & 0x3fff),
             random() & 0xffffffffffff))
         CHECK (length(message_id) BETWEEN 1 AND 255),
-    source         TEXT NOT NULL CHECK (length(source) BETWEEN 1 AND 255),
-    destination    TEXT NOT NULL CHECK (length(destination) BETWEEN 1 AND 255),
-    endpoint       TEXT NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
+    source         TEXT NOT NULL CHECK (
+        length(source) BETWEEN 1 AND 255 AND source NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
+    destination    TEXT NOT NULL CHECK (
+        length(destination) BETWEEN 1 AND 255 AND destination NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
+    endpoint       TEXT NOT NULL CHECK (
+        length(endpoint) BETWEEN 1 AND 255 AND endpoint NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
     message_type   TEXT NOT NULL DEFAULT 'Signal'
         CHECK (message_type IN ('Signal', 'Command', 'PushCall', 'Response')),
     payload        ANY NOT NULL CHECK (typeof(payload) IN ('text', 'blob')),
@@ -117,9 +120,10 @@ CREATE INDEX /*p*/outbox_waiting_key ON /*p*/outbox_waiting (lane_id, ordering_k
 CREATE INDEX /*p*/outbox_waiting_blocked ON /*p*/outbox_waiting (lane_id, ordering_key)
     WHERE holds_key = 1 AND finished_at IS NOT NULL;
 CREATE INDEX /*p*/outbox_waiting_dead ON /*p*/outbox_waiting (finished_at, seq)
-    WHERE reason IS NOT NULL;
-CREATE INDEX /*p*/outbox_waiting_sent ON /*p*/outbox_waiting (finished_at)
-    WHERE state = 'Sent';
+    WHERE reason IS NOT NULL AND replayed_as IS NULL;
+-- What is over: sent, or replayed under another id.
+CREATE INDEX /*p*/outbox_waiting_over ON /*p*/outbox_waiting (finished_at)
+    WHERE state = 'Sent' OR replayed_as IS NOT NULL;
 CREATE INDEX /*p*/outbox_waiting_unannounced ON /*p*/outbox_waiting (source, seq)
     WHERE announced = 0;
 

@@ -6,8 +6,11 @@ INSERT INTO /*p*/outbox_waiting (
 )
 SELECT
     seq, ?2, message_id, source, destination, endpoint, message_type, payload, content_type,
-    correlation_id, ordering_key, headers, created_at, due_at,
-    coalesce(expires_at, max(created_at, coalesce(due_at, created_at)) + ?3),
+    correlation_id, ordering_key, headers, created_at,
+    -- What is scheduled needs a due date to be found by, also when only its creation lies ahead of our clock.
+    iif(?6 IS NULL, max(created_at, coalesce(due_at, created_at)), due_at),
+    -- Bounded, so that a date at the end of time cannot overflow.
+    coalesce(expires_at, min(max(created_at, coalesce(due_at, created_at)), 9223372036854775807 - ?3) + ?3),
     ?4, ?5, ?6, iif(ordering_key IS NULL, 0, ?7), ?8, ?9, ?10, ?11, ?12, iif(?11 IS NULL, NULL, 0)
 FROM /*p*/outbox_log
 WHERE seq = ?1;

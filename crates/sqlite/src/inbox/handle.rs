@@ -40,21 +40,25 @@ enum Claim {
 }
 
 pub(super) trait Handle {
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> Answer;
+    /// The answer, and whether the handler's verdict is behind it rather than a known row.
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, bool);
 }
 
 impl Handle for Delivery<SqliteHandler> {
     /// Handles the delivery in a savepoint of its own.
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> Answer {
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, bool) {
         let now = options.clock.now();
         let outcome = tx.savepoint(|tx| attempt(self, tx, options, peer, now));
         match outcome {
-            Ok(answer) => answer,
-            Err(Undo::Answer(answer)) => answer,
+            Ok(answer) => {
+                let fresh = matches!(answer, Answer::Done(_));
+                (answer, fresh)
+            }
+            Err(Undo::Answer(answer)) => (answer, false),
             Err(Undo::Reject(error)) => match tx.savepoint(|tx| store_rejection(self, tx, peer, now, &error))
             {
-                Ok(()) => Answer::Rejected { error },
-                Err(failed) => Answer::Retry { after: None, error: shorten(&failed.chain()) },
+                Ok(()) => (Answer::Rejected { error }, true),
+                Err(failed) => (Answer::Retry { after: None, error: shorten(&failed.chain()) }, false),
             },
         }
     }

@@ -48,16 +48,15 @@ impl Peer {
         Self { id, watermark, newest: i64::MIN, done: 0, duplicates: 0, dead: 0, conflicts: 0, too_old: 0 }
     }
 
-    fn count(&mut self, answer: &Answer, available: i64) {
+    /// `fresh`: the handler ran for it just now. Only then does its date count: one that was not checked could
+    /// move the watermark at will.
+    fn count(&mut self, answer: &Answer, fresh: bool, available: i64) {
+        if fresh {
+            self.newest = self.newest.max(available);
+        }
         match answer {
-            Answer::Done(_) => {
-                self.done += 1;
-                self.newest = self.newest.max(available);
-            }
-            Answer::Rejected { .. } => {
-                self.dead += 1;
-                self.newest = self.newest.max(available);
-            }
+            Answer::Done(_) => self.done += 1,
+            Answer::Rejected { .. } if fresh => self.dead += 1,
             Answer::Duplicate(_) => self.duplicates += 1,
             Answer::Conflict => self.conflicts += 1,
             Answer::TooOld => self.too_old += 1,
@@ -94,13 +93,14 @@ impl ProcessJob {
             Answer::Held
         } else {
             let peer = peer(&mut self.peers, tx, delivery);
-            let answer = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
-            answer.unwrap_or_else(|failed| failed)
+            let handled = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
+            let (answer, fresh) = handled.unwrap_or_else(|failed| (failed, false));
+            if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
+                peer.count(&answer, fresh, message.available.as_micros());
+            }
+            answer
         };
         self.gate.note(&message, &answer);
-        if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
-            peer.count(&answer, message.available.as_micros());
-        }
         self.answers.push(answer);
     }
 

@@ -64,7 +64,8 @@ impl DeadLetterStore for Sqlite {
         self.read(move |connection, sql| {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let rows = blocked(connection, sql, limit).map_err(wrap("list blocked keys"))?;
-            rows.into_iter().map(Blocked::check).collect()
+            // Only a key that can be named can be released; one that cannot does not hide the others (S19).
+            Ok(rows.into_iter().filter_map(|blocked| blocked.check().ok()).collect())
         })
         .await
     }
@@ -91,14 +92,21 @@ impl DeadLetterStore for Sqlite {
         Ok(released)
     }
 
-    async fn unannounced(&self, source: &Source, limit: usize) -> Result<Vec<DeadLetter<i64>>> {
-        let source = source.to_string();
+    async fn unannounced(
+        &self,
+        source: &Source,
+        after: Option<&i64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter<i64>>> {
+        let (source, after) = (source.to_string(), after.copied().unwrap_or(0));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let letters = self
             .read(move |connection, sql| {
                 let list = |connection: &Connection| {
                     let mut statement = connection.prepare_cached(&sql.unannounced)?;
-                    statement.query_map(params![source, limit], letter)?.collect::<rusqlite::Result<Vec<_>>>()
+                    statement
+                        .query_map(params![source, after, limit], letter)?
+                        .collect::<rusqlite::Result<Vec<_>>>()
                 };
                 list(connection).map_err(wrap("list new dead letters"))
             })
@@ -109,9 +117,11 @@ impl DeadLetterStore for Sqlite {
         Ok(letters)
     }
 
-    async fn announced(&self, positions: Vec<i64>) -> Result<()> {
+    async fn announced(&self, deaths: Vec<(i64, Timestamp)>) -> Result<()> {
         self.write(Class::Lazy, move |tx| {
-            positions.iter().try_for_each(|position| tx.execute(&tx.sql.announced, [position]).map(drop))
+            deaths.iter().try_for_each(|(position, died)| {
+                tx.execute(&tx.sql.announced, [*position, died.as_micros()]).map(drop)
+            })
         })
         .await
     }
@@ -209,7 +219,7 @@ fn blocked(connection: &Connection, sql: &Sql, limit: i64) -> rusqlite::Result<V
     let mut rows = statement.query([limit])?;
     let mut blocked = Vec::new();
     while let Some(row) = rows.next()? {
-        let names = [row.get(0)?, row.get(1)?, row.get::<_, String>(2)?];
+        let names = [0, 1, 2].map(|column| lossy(row, column).ok().flatten().unwrap_or_default());
         let lane: i64 = row.get(4)?;
         let waiting: Option<i64> = connection
             .prepare_cached(&sql.count_behind)?

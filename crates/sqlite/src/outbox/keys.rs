@@ -4,35 +4,43 @@ use std::collections::BTreeSet;
 
 use rusqlite::params;
 use twobox_core::Result;
-use twobox_core::lifecycle::State;
+use twobox_core::lifecycle::{Next, Reason, State};
 use twobox_core::ports::{HeadPolicy, WaitingOutcome};
 
 use crate::SqliteTx;
+
+/// A message that takes those behind it along.
+struct Failed {
+    seq: i64,
+    key: String,
+    error: String,
+}
 
 /// Keys that a settlement has touched and whose heads must be looked at again when it is through.
 #[derive(Default)]
 pub(super) struct TouchedKeys {
     keys: BTreeSet<String>,
-    failed: Vec<(String, String)>,
+    failed: Vec<Failed>,
 }
 
 impl TouchedKeys {
     /// Takes note of a message's outcome.
-    pub(super) fn note(&mut self, key: Option<&str>, outcome: &WaitingOutcome) {
+    pub(super) fn note(&mut self, seq: i64, key: Option<&str>, outcome: &WaitingOutcome) {
         let Some(key) = key else { return };
         self.keys.insert(key.to_owned());
         let died = matches!(outcome.step.standing.state, State::Dead | State::Expired);
         if died && outcome.head_policy == HeadPolicy::FailKey {
             let error = outcome.error.clone().unwrap_or_else(|| "expired".into());
-            self.failed.push((key.to_owned(), format!("the head of its ordering key died: {error}")));
+            let error = format!("an earlier message of its ordering key died: {error}");
+            self.failed.push(Failed { seq, key: key.to_owned(), error });
         }
     }
 
     /// Applies the consequences and returns how many messages died of them.
     pub(super) fn settle(self, tx: &mut SqliteTx<'_>, lane: i64, now: i64) -> Result<usize> {
         let mut died = 0;
-        for (key, error) in &self.failed {
-            died += tx.execute(&tx.sql.fail_key, params![lane, key, error, now])?;
+        for Failed { seq, key, error } in &self.failed {
+            died += tx.execute(&tx.sql.fail_key, params![lane, key, error, now, seq])?;
         }
         for key in &self.keys {
             refresh(tx, lane, key, now)?;
@@ -46,6 +54,8 @@ pub(super) fn holds(outcome: &WaitingOutcome) -> bool {
     match outcome.step.standing.state {
         State::Open => true,
         State::Succeeded => false,
+        // What cannot be decoded may not have a key that anyone could release.
+        State::Dead if outcome.step.next == Next::Never(Some(Reason::Undecodable)) => false,
         State::Dead | State::Expired => outcome.head_policy == HeadPolicy::Block,
     }
 }

@@ -50,7 +50,9 @@ impl LaneStore for Sqlite {
         self.read(|connection, sql| {
             let mut statement = connection.prepare_cached(&sql.lanes).map_err(wrap("list lanes"))?;
             let rows = statement.query_map([], |row| Ok(status(row))).map_err(wrap("list lanes"))?;
-            rows.map(|row| row.map_err(wrap("list lanes"))?).collect()
+            // A name that is not legal can only come from a database that was tampered with: the rest is shown.
+            let statuses = rows.map(|row| row.map_err(wrap("list lanes"))).collect::<Result<Vec<_>>>()?;
+            Ok(statuses.into_iter().filter_map(Result::ok).collect())
         })
         .await
     }
@@ -91,7 +93,9 @@ fn discover(
     let upto = end.min(from.saturating_add(DISCOVER_ROWS));
     let mut statement = connection.prepare_cached(&sql.discover_lanes)?;
     let found = statement
-        .query_map(params![source.as_str(), from, upto], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(params![source.as_str(), from, upto], |row| {
+            Ok((crate::row::lossy(row, 0)?.unwrap_or_default(), row.get(1)?))
+        })?
         .collect::<rusqlite::Result<_>>()?;
     Ok((found, upto, end))
 }
@@ -137,7 +141,7 @@ impl Sqlite {
         let rows = tx.query(&tx.sql.held_lanes, values, |row| {
             Ok((
                 row.get::<i64>(0)?,
-                row.get::<String>(1)?,
+                row.get::<String>(1).unwrap_or_default(),
                 row.get::<i64>(2)?,
                 row.get(3)?,
                 row.get::<i64>(4)?,
@@ -145,7 +149,15 @@ impl Sqlite {
         })?;
         let mut held = Vec::with_capacity(rows.len());
         for (lane, destination, token, cursor, registered_at) in rows {
-            let destination = Destination::new(destination)?;
+            // The schema keeps such names out; one that got past it must not stop all others (S19).
+            let Ok(destination) = Destination::new(destination) else {
+                tracing::error!(
+                    lane,
+                    "a lane has a destination that is no legal name; its messages cannot be sent"
+                );
+                tx.execute(&tx.sql.release_lane, [lane, token])?;
+                continue;
+            };
             let routed = take.destinations.contains(&destination);
             if !routed && registered_at > unrouted {
                 tx.execute(&tx.sql.release_lane, [lane, token])?;

@@ -152,7 +152,7 @@ impl Sqlite {
             let columns = Columns::new(new.outcome.as_ref(), joined, now);
             self.insert_waiting(tx, lane, new.position, &columns)?;
             let Some(outcome) = &new.outcome else { continue };
-            touched.note(waiting_key(tx, new.position)?.as_deref(), outcome);
+            touched.note(new.position, waiting_key(tx, new.position)?.as_deref(), outcome);
             record_attempt(tx, new.position, outcome, now)?;
         }
         self.settle_keys(tx, lane, touched, now)

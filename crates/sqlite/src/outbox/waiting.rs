@@ -77,11 +77,15 @@ impl Sqlite {
         let (db, lease) = (self.clone(), lease.clone());
         self.write(Class::Lazy, move |tx| {
             db.fenced(&lease, tx.execute(&tx.sql.fence_lane, params![lane, lease.token, 0, 0, 0])?)?;
-            let joined = next_joined(tx, lane)?;
             let due = tx.query(&tx.sql.scheduled_due, params![lane, now, JOIN_MAX], |row| {
-                Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1).unwrap_or(None)))
+                Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1).unwrap_or(None), row.get::<i64>(2)?))
             })?;
-            for (seq, key) in due {
+            let (mut joined, mut joined_at) = (0, None);
+            for (seq, key, due_at) in due {
+                // Those due earlier come first in their key, whenever they are noticed.
+                if joined_at.replace(due_at) != Some(due_at) {
+                    joined = next_joined(tx, lane)?;
+                }
                 let next = key.is_none().then_some(now);
                 tx.execute(&tx.sql.join_waiting, params![seq, joined, next])?;
                 if let Some(key) = key {
@@ -101,23 +105,23 @@ impl Sqlite {
     ) -> Result<Settled> {
         let now = self.options.clock.now();
         let lane = lease.lane.0;
-        let (failed, expired) = count_deaths(outcomes.iter().map(|(_, outcome)| outcome));
-        let is_sent = |outcome: &WaitingOutcome| outcome.step.standing.state == State::Succeeded;
-        let sent = outcomes.iter().filter(|(_, outcome)| is_sent(outcome)).count();
-        let sent = i64::try_from(sent).unwrap_or(i64::MAX);
-        self.fenced(
-            lease,
-            tx.execute(&tx.sql.fence_lane, params![lane, lease.token, sent, failed, expired])?,
-        )?;
+        self.fenced(lease, tx.execute(&tx.sql.fence_lane, params![lane, lease.token, 0, 0, 0])?)?;
+
         let joined = next_joined(tx, lane)?;
         let mut touched = TouchedKeys::default();
+        let mut settled = Vec::with_capacity(outcomes.len());
         for (seq, outcome) in outcomes {
             if !settle_row(tx, lane, *seq, outcome, joined, now)? {
                 continue; // somebody finished it meanwhile, and what is final stays
             }
-            touched.note(waiting_key(tx, *seq)?.as_deref(), outcome);
+            settled.push(outcome);
+            touched.note(*seq, waiting_key(tx, *seq)?.as_deref(), outcome);
             record_attempt(tx, *seq, outcome, now)?;
         }
+        let (failed, expired) = count_deaths(settled.iter().copied());
+        let is_sent = |outcome: &&&WaitingOutcome| outcome.step.standing.state == State::Succeeded;
+        let sent = i64::try_from(settled.iter().filter(is_sent).count()).unwrap_or(i64::MAX);
+        tx.execute(&tx.sql.fence_lane, params![lane, lease.token, sent, failed, expired])?;
         let behind = self.settle_keys(tx, lane, touched, now)?;
         crash_point!("settle.waiting-settled");
         Ok(Settled { died: u64::try_from(failed + expired).unwrap_or(0) + behind })

@@ -74,11 +74,7 @@ enum Failure {
 impl Core {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
         let open = Open::new(&shared)?;
-        crate::connection::check_damage(
-            &open.connection,
-            &shared.opener.path,
-            shared.options.check_bytes_max,
-        )?;
+
         Ok(Self {
             shared,
             open: Some(open),
@@ -113,8 +109,9 @@ impl Core {
             }
             Err(Failure::Spoilt(error)) => self.run_apart(ran, &error),
         };
-        rest.append(&mut jobs);
-        rest
+        // What has not begun comes before what has had its turn: one slow batch must not starve everybody (W7).
+        jobs.append(&mut rest);
+        jobs
     }
 
     /// Housekeeping between groups: lazy work is synced, the write-ahead log is kept short.
@@ -136,7 +133,10 @@ impl Core {
     /// Syncs what lazy groups have left unsynced.
     pub(crate) fn sync_lazy(&mut self) {
         let (Some(open), true) = (&mut self.open, self.unsynced_since.is_some()) else { return };
-        let Some(barrier) = self.shared.barrier() else { return };
+        let Some(barrier) = self.shared.barrier() else {
+            self.unsynced_since = None; // there are no boxes yet, so nothing lazy of theirs either
+            return;
+        };
         let synced = open.set_mode(Durability::Full).and_then(|()| {
             let _inside = Inside::enter();
             open.guard
@@ -163,14 +163,18 @@ impl Core {
         let inside = Inside::enter();
         let budget = Budget {
             clock: &*options.clock,
-            until: options.clock.monotonic() + options.group_time,
+            until: options.clock.monotonic().saturating_add(options.group_time),
             one_by_one: false,
         };
+        let mut wrote = false;
         while let Some(mut queued) = jobs.pop_front() {
             let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
             let progress = queued.job.run(&mut tx, &budget);
+            // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
+            let spoilt = tx.check();
+            wrote |= tx.wrote();
             ran.push((queued, progress));
-            if open.connection.is_autocommit() {
+            if spoilt.is_err() {
                 return Err(Failure::Spoilt(gone()));
             }
             if budget.is_over() {
@@ -178,22 +182,29 @@ impl Core {
             }
         }
         drop(inside);
-        self.commit(mode, ran.iter().map(|(queued, _)| queued.job.class()))
+        self.commit(mode, wrote, ran.iter().map(|(queued, _)| queued.job.class()))
     }
 
     /// Commits the open transaction and publishes what became visible and durable.
-    fn commit(&mut self, mode: Durability, classes: impl Iterator<Item = Class>) -> Result<(), Failure> {
-        let open = self.open.as_mut().expect("a transaction is open");
-        let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"));
-        let ends = match ends {
+    fn commit(
+        &mut self,
+        mode: Durability,
+        wrote: bool,
+        classes: impl Iterator<Item = Class>,
+    ) -> Result<(), Failure> {
+        let must_sync = mode == Durability::Full && !wrote;
+        let ends = match self.prepare_commit(must_sync) {
             Ok(ends) => ends,
             Err(error) => {
-                let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+                if let Some(open) = &self.open {
+                    let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+                }
                 return Err(Failure::Refused(error));
             }
         };
         crash_point!("writer.before-commit");
         let start = self.shared.options.clock.monotonic();
+        let open = self.open.as_mut().expect("a transaction is open");
         if let Err(error) = open.guard.commit(&open.connection) {
             return Err(judge_commit(open, error));
         }
@@ -214,6 +225,19 @@ impl Core {
         })?;
         self.shared.publish(&ends, mode == Durability::Full);
         Ok(())
+    }
+
+    /// Reads the ends of the logs. A commit syncs only if it has written something; when others have written
+    /// what is not durable yet, a group that has not must write a little to take it along (W6).
+    fn prepare_commit(&self, must_sync: bool) -> Result<Vec<i64>> {
+        let open = self.open.as_ref().expect("a transaction is open");
+        let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"))?;
+        if must_sync && (self.unsynced_since.is_some() || self.shared.is_beyond_synced(&ends)) {
+            if let Some(barrier) = self.shared.barrier() {
+                barrier(&open.connection).map_err(wrap("sync"))?;
+            }
+        }
+        Ok(ends)
     }
 
     /// Which setting a group needs.
@@ -246,7 +270,7 @@ impl Core {
 
     /// Runs one job item by item, each in its own transaction, until it is finished or its turn is over.
     fn run_alone(&mut self, queued: &mut Queued) -> Result<Progress> {
-        let until = self.shared.options.clock.monotonic() + self.shared.options.group_time;
+        let until = self.shared.options.clock.monotonic().saturating_add(self.shared.options.group_time);
         loop {
             self.ready()?;
             let progress = self.run_item(queued)?;
@@ -266,11 +290,13 @@ impl Core {
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
         let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
         let progress = queued.job.run(&mut tx, &budget);
-        if open.connection.is_autocommit() {
+        let wrote = tx.wrote();
+        if tx.check().is_err() {
+            let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Ok(queued.job.failed_alone(gone()));
         }
         drop(inside);
-        match self.commit(mode, std::iter::once(queued.job.class())) {
+        match self.commit(mode, wrote, std::iter::once(queued.job.class())) {
             Ok(()) => {
                 queued.job.committed();
                 Ok(progress)

@@ -1,10 +1,14 @@
 //! What happens when a sync has failed: nothing that was written can be trusted until it was read back (S14).
 
+use std::time::Duration;
+
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use twobox_core::{Error, ErrorKind, Result};
 
 use super::core::{Core, Open};
 use crate::error::wrap;
+use crate::shared::Shared;
 
 impl Core {
     /// Makes sure that there is a trustworthy connection.
@@ -16,7 +20,7 @@ impl Core {
             ));
         }
         if self.shared.take_doubt() {
-            self.open = None;
+            self.doubt(&Error::new(ErrorKind::Unavailable, "a checkpoint failed"));
         }
         if self.open.is_none() { self.recover() } else { Ok(()) }
     }
@@ -24,7 +28,9 @@ impl Core {
     /// Throws the connection away: the kernel may have dropped pages and will claim success next time.
     pub(super) fn doubt(&mut self, error: &Error) {
         tracing::error!(error = %error.chain(), "a commit failed; reopening the database before anything is acknowledged");
-        self.open = None;
+        if let Some(open) = self.open.take() {
+            close_without_checkpoint(open.connection);
+        }
     }
 
     /// Closes every connection, reopens, and brings everything in the write-ahead log into the database file
@@ -33,21 +39,47 @@ impl Core {
         let shared = std::sync::Arc::clone(&self.shared);
         let _closed = shared.readers.close_all();
         shared.check_file().inspect_err(|error| self.stopped = Some(error.to_string()))?;
-        let open = Open::new(&shared)?;
-        match open.guard.unguarded(|| checkpoint(&open.connection, "TRUNCATE"))? {
-            Checkpoint { busy: true, .. } => {
+        match bring_home(&shared) {
+            Err(error) if error.kind() == ErrorKind::Busy => {
                 let reason = "a sync failed while another process holds the database open, so what is durable is \
                               unknown; stop all processes that use it, then start them again";
                 self.stopped = Some(reason.into());
                 Err(Error::new(ErrorKind::Stopped, reason))
             }
-            Checkpoint { busy: false, .. } => {
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.open = Some(Open::new(&shared)?);
                 shared.next_epoch();
                 tracing::warn!("the database was reopened after a failed commit");
-                self.open = Some(open);
                 Ok(())
             }
         }
+    }
+}
+
+/// Closing the last connection would copy the write-ahead log into the database, checksums unread; but pages of
+/// it may be gone. The next connection to open it reads it as after a crash.
+pub(crate) fn close_without_checkpoint(connection: Connection) {
+    let _: rusqlite::Result<bool> =
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    drop(connection);
+}
+
+/// Recovers the write-ahead log, copies it into the database file and truncates it. Leaving WAL mode needs the
+/// file for itself, so it also finds out whether another process has it open.
+fn bring_home(shared: &Shared) -> Result<()> {
+    let connection = shared.opener.writer(shared.options.durability)?;
+    connection.busy_timeout(Duration::ZERO).map_err(wrap("recover"))?;
+    if checkpoint(&connection, "TRUNCATE")?.busy {
+        return Err(Error::new(ErrorKind::Busy, "the database is in use"));
+    }
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
+        .map_err(wrap("recover"))?;
+    if mode.eq_ignore_ascii_case("delete") {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::Busy, "the database is in use"))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The threads that drive a writer in production.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use twobox_core::{Error, ErrorKind, Result};
 
 use super::core::Core;
-use super::queue::Queue;
+use super::queue::{Queue, Queued};
 use super::recovery::checkpoint;
 use crate::shared::Shared;
 
@@ -63,15 +65,31 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
         let mut core = lock(core);
         let answered = jobs.len();
         while !jobs.is_empty() {
-            jobs = core.step(jobs);
+            jobs = guarded_step(&mut core, jobs);
+            let unfinished = jobs.split_off(0);
+            jobs = queue.drain();
+            jobs.extend(unfinished);
         }
         core.tick();
         let commit_time = core.commit_time;
         checkpointer.after_group(&mut core);
         drop(core);
-        pause(queue, answered, commit_time, clock.monotonic().saturating_sub(busy_since));
+        let busy_for = clock.monotonic().saturating_sub(busy_since);
+        pause(queue, answered, commit_time, busy_for);
+        if busy_for >= BUSY_MAX {
+            busy_since = clock.monotonic();
+        }
     }
     lock(core).sync_lazy();
+}
+
+/// A step that survives panics of code that is not ours: destructors of captured values, conversions of errors.
+/// The jobs of that step are dropped, which tells their callers that nothing is known about them.
+fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>) -> VecDeque<Queued> {
+    catch_unwind(AssertUnwindSafe(|| core.step(jobs))).unwrap_or_else(|_| {
+        core.doubt(&Error::new(ErrorKind::Unavailable, "code of the caller panicked on the writer's thread"));
+        VecDeque::new()
+    })
 }
 
 /// Leaves the lock for a moment. The callers just answered usually come straight back; letting them share the
@@ -124,14 +142,22 @@ impl Checkpointer {
         let state = *self.lock();
         match state {
             State::Idle if core.is_time_to_look() && core.wal_is_long() => {
-                *self.lock() = State::Requested;
-                self.changed.notify_all();
+                self.advance(state, State::Requested)
             }
             State::Copied => {
                 core.restart_wal();
-                *self.lock() = State::Idle;
+                self.advance(state, State::Idle);
             }
             State::Idle | State::Requested | State::Closed => {}
+        }
+    }
+
+    /// Changes the state, unless somebody closed it meanwhile.
+    fn advance(&self, from: State, to: State) {
+        let mut state = self.lock();
+        if *state == from {
+            *state = to;
+            self.changed.notify_all();
         }
     }
 
@@ -145,10 +171,7 @@ impl Checkpointer {
                     shared.raise_doubt();
                 }
             }
-            let mut state = self.lock();
-            if *state == State::Requested {
-                *state = State::Copied;
-            }
+            self.advance(State::Requested, State::Copied);
         }
     }
 

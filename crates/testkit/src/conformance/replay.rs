@@ -93,15 +93,15 @@ pub async fn l10_callbacks_are_due_until_confirmed<F: StoreFixture>() {
     let fixture = F::fresh().await;
     wait_with(&fixture, vec![(message(&fixture, "a", "billing"), Some(dead(Reason::Rejected)))]).await;
     let fixture = fixture.reopen().await;
-    let due = fixture.store().unannounced(&name("shop"), 10).await.expect("lists");
+    let due = fixture.store().unannounced(&name("shop"), None, 10).await.expect("lists");
     assert_eq!(ids(&due), ["a"]);
-    assert!(fixture.store().unannounced(&name("crm"), 10).await.expect("lists").is_empty());
+    assert!(fixture.store().unannounced(&name("crm"), None, 10).await.expect("lists").is_empty());
     fixture
         .store()
-        .announced(due.into_iter().map(|letter| letter.position).collect())
+        .announced(due.into_iter().map(|letter| (letter.position, letter.died)).collect())
         .await
         .expect("confirms");
-    assert!(fixture.store().unannounced(&name("shop"), 10).await.expect("lists").is_empty());
+    assert!(fixture.store().unannounced(&name("shop"), None, 10).await.expect("lists").is_empty());
 }
 
 /// S12: blocked keys are listed with what waits behind them, and an operator can release them.

@@ -1,7 +1,7 @@
 -- Waiting rows that were sent stay until their log row is trimmed, and for the retention after they were sent.
 DELETE FROM /*p*/outbox_waiting WHERE seq IN (
     SELECT w.seq FROM /*p*/outbox_waiting AS w
-    WHERE w.state = 'Sent' AND w.finished_at <= ?1
+    WHERE (w.state = 'Sent' OR w.replayed_as IS NOT NULL) AND w.finished_at <= ?1
       AND NOT EXISTS (SELECT 1 FROM /*p*/outbox_log AS l WHERE l.seq = w.seq)
     LIMIT ?2)
 RETURNING seq;

@@ -1,0 +1,9 @@
+//! Relay and receiver on a real SQLite file, on one thread, in virtual time: a night takes no time, and a run
+//! repeats exactly.
+
+mod dead_letters;
+mod failures;
+mod keys;
+mod lanes;
+mod receiver;
+mod world;

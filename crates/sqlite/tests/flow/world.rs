@@ -1,0 +1,174 @@
+//! A database, a relay and the clock they share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use twobox_core::ports::{LaneStatus, LaneStore, Transport};
+use twobox_core::{Destination, Message, MessageId, NewMessage, Source, Stamp};
+use twobox_engine::relay::{DeadLetterCallback, RelayOptions};
+use twobox_engine::{Relay, Shutdown, ShutdownHandle};
+use twobox_sqlite::{Drive, Sqlite};
+use twobox_testkit::{SeededRandom, VirtualClock, eventually};
+
+/// Long enough for anything that is going to happen.
+pub(crate) const EVER: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// One database with its clock.
+pub(crate) struct World {
+    pub(crate) clock: Arc<VirtualClock>,
+    pub(crate) db: Sqlite,
+    pub(crate) random: Arc<SeededRandom>,
+    stamp: Stamp,
+    _directory: TempDir,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with_seed(1).await
+    }
+
+    pub(crate) async fn with_seed(seed: u64) -> Self {
+        let clock = Arc::new(VirtualClock::start());
+        let random = Arc::new(SeededRandom::new(seed));
+        let directory = tempfile::tempdir().unwrap();
+        let builder = Sqlite::builder().clock(Arc::clone(&clock) as _).random(Arc::clone(&random) as _);
+        let db = builder.drive(Drive::Manual).open(directory.path().join("boxes.db")).await.unwrap();
+        let driver = tokio::spawn({
+            let db = db.clone();
+            async move { db.drive().await }
+        });
+        db.migrate().await.unwrap();
+        let stamp =
+            Stamp::new(Source::new("shop").unwrap(), Arc::clone(&clock) as _, Arc::clone(&random) as _);
+        Self { clock, db, random, stamp, _directory: directory, driver }
+    }
+
+    pub(crate) fn message(&self, id: &str, destination: &str) -> NewMessage {
+        NewMessage::json(destination, "Pay", &id).unwrap().id(MessageId::new(id).unwrap())
+    }
+
+    pub(crate) fn stamped(&self, new: &NewMessage) -> Message {
+        self.stamp.message(new).unwrap()
+    }
+
+    pub(crate) async fn enqueue(&self, messages: Vec<NewMessage>) {
+        let messages: Vec<Message> = messages.iter().map(|new| self.stamped(new)).collect();
+        let db = self.db.clone();
+        let append =
+            self.db.transaction(move |tx| messages.iter().try_for_each(|message| db.append(tx, message)));
+        append.await.unwrap();
+    }
+
+    /// Enqueues `count` messages called `prefix0`, `prefix1`, … for billing.
+    pub(crate) async fn enqueue_many(&self, prefix: &str, count: usize) -> Vec<String> {
+        let ids: Vec<String> = (0..count).map(|n| format!("{prefix}{n}")).collect();
+        self.enqueue(ids.iter().map(|id| self.message(id, "billing")).collect()).await;
+        ids
+    }
+
+    pub(crate) fn relay(&self, transports: &[(&str, Arc<dyn Transport>)], options: RelayOptions) -> Running {
+        self.relay_with(transports, options, None)
+    }
+
+    pub(crate) fn relay_with(
+        &self,
+        transports: &[(&str, Arc<dyn Transport>)],
+        options: RelayOptions,
+        callback: Option<DeadLetterCallback<i64>>,
+    ) -> Running {
+        let source = Source::new("shop").unwrap();
+        let mut relay = Relay::builder(
+            self.db.clone(),
+            source,
+            Arc::clone(&self.clock) as _,
+            Arc::clone(&self.random) as _,
+        )
+        .options(options);
+        for (destination, transport) in transports {
+            relay = relay.destination(Destination::new(destination).unwrap(), Arc::clone(transport)).unwrap();
+        }
+        if let Some(callback) = callback {
+            relay = relay.on_dead_letter(callback);
+        }
+        let (handle, shutdown) = Shutdown::new();
+        let task = tokio::spawn(relay.build().unwrap().run(shutdown));
+        Running { handle, task }
+    }
+
+    pub(crate) async fn status(&self, id: &str) -> Option<(String, u32)> {
+        let found = self.db.message_status(&MessageId::new(id).unwrap()).await.unwrap();
+        found.map(|found| (found.status, found.attempts))
+    }
+
+    pub(crate) async fn is(&self, id: &str, status: &str) -> bool {
+        self.status(id).await.is_some_and(|(found, _)| found == status)
+    }
+
+    /// Waits until the message has this status.
+    pub(crate) async fn until(&self, id: &str, status: &str) {
+        let what = format!("{id} becomes {status}");
+        eventually(&what, EVER, async || self.is(id, status).await.then_some(())).await;
+    }
+
+    pub(crate) async fn lane(&self, destination: &str) -> LaneStatus {
+        self.find_lane(destination).await.expect("the lane exists")
+    }
+
+    async fn find_lane(&self, destination: &str) -> Option<LaneStatus> {
+        let lanes = self.db.lanes().await.unwrap();
+        lanes.into_iter().find(|lane| lane.destination.as_str() == destination)
+    }
+
+    /// Waits until this many messages of billing were sent.
+    pub(crate) async fn until_sent(&self, count: u64) {
+        let what = format!("{count} messages are sent");
+        eventually(&what, EVER, async || self.find_lane("billing").await.filter(|lane| lane.sent >= count))
+            .await;
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) async fn pass(&self, duration: Duration) {
+        twobox_engine::Timer::sleep(&*self.clock, duration).await;
+    }
+
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        sql: &'static str,
+        read: impl Fn(&twobox_sqlite::Row<'_>) -> twobox_core::Result<T> + Send + Sync + 'static,
+    ) -> Vec<T> {
+        self.db.transaction::<_, twobox_core::Error, _>(move |tx| tx.query(sql, [], &read)).await.unwrap()
+    }
+}
+
+/// A running relay.
+pub(crate) struct Running {
+    pub(crate) handle: ShutdownHandle,
+    pub(crate) task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn stop(self) {
+        self.handle.request();
+        self.handle.request(); // stopping twice is fine (S20)
+        self.task.await.unwrap();
+    }
+
+    /// As if the process had died: nothing is settled, nothing is given back.
+    pub(crate) fn kill(self) {
+        self.task.abort();
+    }
+}
+
+/// Names of a series.
+pub(crate) fn series(prefix: &str, range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| format!("{prefix}{n}")).collect()
+}
