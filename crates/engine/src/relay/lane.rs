@@ -263,13 +263,26 @@ impl<P: Clone + Ord> Lane<P> {
         if self.in_flight() >= allowed {
             return None;
         }
-        let wanted = |batch: &&Batch<P>| batch.state == State::Ready && (!suspects || batch.suspect);
-        let id = self.waiting.iter().chain(&self.log).find(wanted)?.id;
+        let wanted = |batch: &Batch<P>| batch.state == State::Ready && (!suspects || batch.suspect);
+        let id = self.first_free(wanted)?;
         self.cut(id);
         let probed = self.breaker.is_probed();
         let batch = self.batch(id)?;
         batch.chargeable = probed && batch.suspect && batch.is_lone();
         Some(batch)
+    }
+
+    /// The first wanted batch that shares no key with a batch before it that is still to be answered: parts of one
+    /// batch may share keys, and a key travels alone (L4).
+    fn first_free(&self, wanted: impl Fn(&Batch<P>) -> bool) -> Option<u64> {
+        let mut busy: HashSet<&OrderingKey> = HashSet::new();
+        for batch in self.waiting.iter().chain(&self.log) {
+            if wanted(batch) && !batch.busy_keys().any(|key| busy.contains(key)) {
+                return Some(batch.id);
+            }
+            busy.extend(batch.busy_keys());
+        }
+        None
     }
 
     /// Cuts a batch to what the receiver manages in one request.
