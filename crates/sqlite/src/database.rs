@@ -79,7 +79,7 @@ impl Database {
     fn open(path: &Path, options: &Options) -> Result<Arc<Self>> {
         let opener = Opener::new(path, options)?;
         if !opener.is_plain_file() {
-            return Self::start(opener, options);
+            return Self::start(&opener, options);
         }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, database| database.strong_count() > 0);
@@ -87,7 +87,7 @@ impl Database {
         if let Some(database) = known {
             return database.agree(options);
         }
-        let database = Self::start(opener, options)?;
+        let database = Self::start(&opener, options)?;
         if let Some(identity) = FileIdentity::of(&database.shared.opener.path) {
             open.insert(identity, Arc::downgrade(&database));
         }
@@ -107,7 +107,7 @@ impl Database {
         ))
     }
 
-    fn start(opener: Opener, options: &Options) -> Result<Arc<Self>> {
+    fn start(opener: &Opener, options: &Options) -> Result<Arc<Self>> {
         let readers = Readers::new(opener.clone(), options.readers, options.drive)?;
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
         opener.check_damage(options.check_bytes_max)?;

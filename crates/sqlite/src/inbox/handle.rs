@@ -77,7 +77,7 @@ fn attempt(
     }
     crash_point!("inbox.claimed");
     let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
-    let response = run(handler, tx, delivery).map_err(refused)?;
+    let response = run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?;
     crash_point!("inbox.handled");
     if response.body.len() > options.response_bytes_max {
         return Err(Undo::Reject(format!(
@@ -174,7 +174,7 @@ fn run(
     Ok(response)
 }
 
-fn refused(refusal: Refusal) -> Undo {
+fn refused(refusal: &Refusal) -> Undo {
     if refusal.is_reject() {
         return Undo::Reject(refusal.error().into());
     }

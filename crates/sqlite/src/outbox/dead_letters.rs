@@ -166,7 +166,7 @@ fn find(
 ) -> rusqlite::Result<Vec<DeadLetter<i64>>> {
     let source = filter.source.as_ref().map(Source::as_str);
     let destination = filter.destination.as_ref().map(Destination::as_str);
-    let endpoint = filter.endpoint.as_ref().map(|endpoint| endpoint.as_str());
+    let endpoint = filter.endpoint.as_ref().map(twobox_core::Endpoint::as_str);
     let reason = filter.reason.map(Reason::as_str);
     if let Some(id) = &filter.message_id {
         let mut statement = connection.prepare_cached(&sql.dead_by_id)?;

@@ -232,10 +232,11 @@ impl Core {
     fn prepare_commit(&self, must_sync: bool) -> Result<Vec<i64>> {
         let open = self.open.as_ref().expect("a transaction is open");
         let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"))?;
-        if must_sync && (self.unsynced_since.is_some() || self.shared.is_beyond_synced(&ends)) {
-            if let Some(barrier) = self.shared.barrier() {
-                barrier(&open.connection).map_err(wrap("sync"))?;
-            }
+        if must_sync
+            && (self.unsynced_since.is_some() || self.shared.is_beyond_synced(&ends))
+            && let Some(barrier) = self.shared.barrier()
+        {
+            barrier(&open.connection).map_err(wrap("sync"))?;
         }
         Ok(ends)
     }

@@ -142,7 +142,7 @@ impl Checkpointer {
         let state = *self.lock();
         match state {
             State::Idle if core.is_time_to_look() && core.wal_is_long() => {
-                self.advance(state, State::Requested)
+                self.advance(state, State::Requested);
             }
             State::Copied => {
                 core.restart_wal();
