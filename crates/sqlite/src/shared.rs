@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     /// Grows whenever the file was reopened, so that state read before is not trusted after (L1).
     epoch: AtomicU64,
     doubt: AtomicBool,
+    /// Commits of our own writer.
+    commits: AtomicU64,
     identity: Option<FileIdentity>,
     bell: Option<File>,
 }
@@ -76,6 +78,7 @@ impl Shared {
             boxes: Mutex::default(),
             epoch: AtomicU64::new(1),
             doubt: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
             identity: None,
             bell: None,
         }
@@ -111,6 +114,11 @@ impl Shared {
         self.wake_all();
     }
 
+    /// How many commits our own writer has made.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     /// Something outside the writer saw a sync fail.
     pub(crate) fn raise_doubt(&self) {
         self.doubt.store(true, Ordering::Release);
@@ -142,6 +150,7 @@ impl Shared {
 
     /// Publishes a commit: what is durable now, and to whom there is something to tell.
     pub(crate) fn publish(&self, ends: &[i64], synced: bool) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
         let mut grown = false;
         for (state, &end) in self.boxes().iter().zip(ends) {
             if synced {

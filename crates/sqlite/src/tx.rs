@@ -23,6 +23,8 @@ pub struct SqliteTx<'c> {
     failed: Cell<bool>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
     wrote: Cell<bool>,
+    /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
+    lean: bool,
 }
 
 /// One row of a result.
@@ -46,8 +48,8 @@ impl<'r> Row<'r> {
 }
 
 impl<'c> SqliteTx<'c> {
-    pub(crate) fn new(connection: &'c Connection, sql: &'c Sql, guard: &'c Guard) -> Self {
-        Self { connection, sql, guard, failed: Cell::new(false), wrote: Cell::new(false) }
+    pub(crate) fn new(connection: &'c Connection, sql: &'c Sql, guard: &'c Guard, lean: bool) -> Self {
+        Self { connection, sql, guard, failed: Cell::new(false), wrote: Cell::new(false), lean }
     }
 
     /// Runs a statement and returns how many rows it changed.
@@ -133,6 +135,28 @@ impl<'c> SqliteTx<'c> {
         }
     }
 
+    /// Keeps the failure of one job or delivery from its neighbours.
+    ///
+    /// A savepoint costs as much as a small statement, and nearly all of them are for nothing. So groups run
+    /// without any first; a failure then fails the group, which runs again with them.
+    pub(crate) fn isolate<T, E: From<Error>>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        if !self.lean {
+            return self.savepoint(work);
+        }
+        self.check()?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let failed = !matches!(outcome, Ok(Ok(_)));
+        self.failed.set(self.failed.get() || failed);
+        match outcome {
+            Ok(Ok(value)) => self.check().map(|()| value).map_err(E::from),
+            Ok(Err(error)) => Err(error),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
     fn undo(&self, wrote: bool) -> Result<()> {
         if self.connection.is_autocommit() {
@@ -175,13 +199,13 @@ impl<'c> SqliteTx<'c> {
     }
 }
 
-/// Runs a user's closure within a savepoint of its own. A panic counts as failure (S6).
+/// Runs a user's closure apart from its neighbours. A panic counts as failure (S6).
 pub(crate) fn isolated<T, E: From<Error>>(
     tx: &mut SqliteTx<'_>,
     work: impl FnOnce(&mut SqliteTx<'_>) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let guard = tx.guard;
-    tx.savepoint(|tx| {
+    tx.isolate(|tx| {
         let _user = guard.user_code();
         catch_unwind(AssertUnwindSafe(|| work(tx)))
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Statement, "the closure panicked").into()))

@@ -25,8 +25,10 @@ const BLIND: Duration = Duration::from_millis(50);
 const LOOK_FOR: Duration = Duration::from_millis(20);
 const LOOK_FIRST: Duration = Duration::from_micros(20);
 const LOOK_MAX: Duration = Duration::from_micros(500);
-/// Least time between two looks: under load relays are awake anyway.
+/// Least time between two looks.
 const COALESCE: Duration = Duration::from_millis(1);
+/// The same while our own writer is busy.
+const COALESCE_BUSY: Duration = Duration::from_millis(5);
 
 /// The path of a file that stands beside the database.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -88,11 +90,21 @@ impl Drop for Watcher {
 struct Seen {
     shared: Arc<Shared>,
     version: i64,
+    /// Our own commits, which relays hear of directly.
+    commits: u64,
 }
 
 impl Seen {
     /// Wakes relays if another connection has committed since. Errors count as a change: looking again is
     /// harmless, not looking is not.
+    /// How long to leave the files alone after a look. While our own writer is busy, every commit of it would
+    /// wake us, and relays are awake anyway.
+    fn rest(&mut self) -> Duration {
+        let commits = self.shared.commits();
+        let busy = std::mem::replace(&mut self.commits, commits) != commits;
+        if busy { COALESCE_BUSY } else { COALESCE }
+    }
+
     fn look(&mut self) -> bool {
         let version = self.shared.readers.with_watcher(data_version).unwrap_or(-1);
         let changed = version != self.version || version == -1;
@@ -120,7 +132,7 @@ impl Watcher {
         let thread = std::thread::Builder::new()
             .name("twobox-watcher".into())
             .spawn(move || {
-                let mut seen = Seen { shared, version: -1 };
+                let mut seen = Seen { shared, version: -1, commits: 0 };
                 while !flag.load(Ordering::Acquire) {
                     seen.look();
                     std::thread::park_timeout(BLIND);
@@ -148,7 +160,7 @@ impl Watcher {
         let flag = Arc::clone(&stopped);
         let thread = std::thread::Builder::new()
             .name("twobox-watcher".into())
-            .spawn(move || linux::run(&eyes, &mut Seen { shared, version: -1 }, &flag))?;
+            .spawn(move || linux::run(&eyes, &mut Seen { shared, version: -1, commits: 0 }, &flag))?;
         Ok(Self { stopped, stop, thread: Some(thread) })
     }
 }
@@ -165,7 +177,7 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-    use super::{BLIND, COALESCE, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
+    use super::{BLIND, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
 
     /// What the watcher sleeps on.
     pub(super) struct Eyes {
@@ -221,7 +233,7 @@ mod linux {
             if eyes.sleep() {
                 eyes.drain();
                 look_for_commit(seen);
-                std::thread::sleep(COALESCE);
+                std::thread::sleep(seen.rest());
             } else {
                 eyes.watch();
                 seen.look();

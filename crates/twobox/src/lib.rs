@@ -106,3 +106,8 @@ pub mod ports {
     pub use twobox_core::{Clock, Random};
     pub use twobox_engine::Timer;
 }
+
+/// Compiles and runs the program in the README.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeProgram;

@@ -69,7 +69,8 @@ impl<S: OutboxStore> Run<S> {
     }
 
     fn discover(&mut self) {
-        if !self.discover_more || self.discovering {
+        // Not while there is a backlog: those rows are read for their lanes first.
+        if !self.discover_more || self.discovering || self.reader.grown {
             return;
         }
         self.discovering = true;

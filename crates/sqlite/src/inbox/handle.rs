@@ -48,7 +48,7 @@ impl Handle for Delivery<SqliteHandler> {
     /// Handles the delivery in a savepoint of its own.
     fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, bool) {
         let now = options.clock.now();
-        let outcome = tx.savepoint(|tx| attempt(self, tx, options, peer, now));
+        let outcome = tx.isolate(|tx| attempt(self, tx, options, peer, now));
         match outcome {
             Ok(answer) => {
                 let fresh = matches!(answer, Answer::Done(_));

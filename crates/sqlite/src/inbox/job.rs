@@ -190,6 +190,10 @@ impl Job for ProcessJob {
         }
     }
 
+    fn is_single(&self) -> bool {
+        false
+    }
+
     fn failed_alone(&mut self, error: Error) -> Progress {
         // The last one that ran is to blame: alone in its transaction, it made it fail.
         self.answers.truncate(self.committed);

@@ -19,6 +19,9 @@ use crate::tx::SqliteTx;
 /// Lazy work is synced within this time (W4).
 const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
 
+/// Groups that run with savepoints after one without has failed: failures come in flocks.
+const CAREFUL_GROUPS: u32 = 100;
+
 /// Groups between two looks at the size of the write-ahead log.
 const GROUPS_PER_LOOK: u64 = 32;
 
@@ -30,6 +33,8 @@ pub(crate) struct Core {
     /// When the first commit that is not yet synced happened.
     unsynced_since: Option<Duration>,
     groups: u64,
+    /// So many more groups run with a savepoint per job, because one has failed lately.
+    careful: u32,
     /// How long the last commit took: what a gap is measured against.
     pub(super) commit_time: Duration,
 }
@@ -74,13 +79,13 @@ enum Failure {
 impl Core {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
         let open = Open::new(&shared)?;
-
         Ok(Self {
             shared,
             open: Some(open),
             stopped: None,
             unsynced_since: None,
             groups: 0,
+            careful: 0,
             commit_time: Duration::ZERO,
         })
     }
@@ -95,7 +100,12 @@ impl Core {
             return jobs;
         }
         let mut ran = Vec::with_capacity(jobs.len());
-        let outcome = self.run_group(&mut jobs, &mut ran);
+        let lean = self.careful == 0;
+        self.careful = self.careful.saturating_sub(1);
+        let mut outcome = self.run_group(&mut jobs, &mut ran, lean);
+        if lean && let Err(Failure::Spoilt(error)) = outcome {
+            outcome = self.run_again(&mut jobs, &mut ran, error);
+        }
         let mut rest = match outcome {
             Ok(()) => self.answer(ran),
             Err(Failure::Refused(error)) => {
@@ -112,6 +122,25 @@ impl Core {
         // What has not begun comes before what has had its turn: one slow batch must not starve everybody (W7).
         jobs.append(&mut rest);
         jobs
+    }
+
+    /// A group without savepoints failed: what ran alone is to blame for it, others run again with savepoints.
+    fn run_again(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran, error: Error) -> Result<(), Failure> {
+        if let Some(open) = &self.open {
+            let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+        }
+        if let [(queued, progress)] = ran.as_mut_slice()
+            && queued.job.is_single()
+        {
+            *progress = queued.job.failed_alone(error);
+            return Ok(());
+        }
+        self.careful = CAREFUL_GROUPS;
+        for (mut queued, _) in ran.drain(..).rev() {
+            queued.job.rolled_back();
+            jobs.push_front(queued);
+        }
+        self.run_group(jobs, ran, false)
     }
 
     /// Housekeeping between groups: lazy work is synced, the write-ahead log is kept short.
@@ -154,7 +183,7 @@ impl Core {
         }
     }
 
-    fn run_group(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran) -> Result<(), Failure> {
+    fn run_group(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran, lean: bool) -> Result<(), Failure> {
         let mode = self.mode(jobs.iter().map(|queued| queued.job.class()));
         let options = &self.shared.options;
         let open = self.open.as_mut().expect("ready() has opened it");
@@ -168,7 +197,7 @@ impl Core {
         };
         let mut wrote = false;
         while let Some(mut queued) = jobs.pop_front() {
-            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
+            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, lean);
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let spoilt = tx.check();
@@ -289,7 +318,7 @@ impl Core {
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction"))?;
         let inside = Inside::enter();
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
-        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard);
+        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, false);
         let progress = queued.job.run(&mut tx, &budget);
         let wrote = tx.wrote();
         if tx.check().is_err() {

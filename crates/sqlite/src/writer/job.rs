@@ -56,6 +56,9 @@ pub(crate) trait Job: Send {
     /// What ran since the last commit never happened and will run again.
     fn rolled_back(&mut self);
 
+    /// Whether it is one item, so that a transaction it ran in alone failed because of it.
+    fn is_single(&self) -> bool;
+
     /// What ran last, alone in its transaction, made that transaction fail. It will not run again.
     fn failed_alone(&mut self, error: Error) -> Progress;
 
@@ -97,6 +100,10 @@ where
 
     fn rolled_back(&mut self) {
         self.outcome = None;
+    }
+
+    fn is_single(&self) -> bool {
+        true
     }
 
     fn failed_alone(&mut self, error: Error) -> Progress {

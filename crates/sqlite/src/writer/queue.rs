@@ -1,6 +1,7 @@
 //! Where work waits for the writer.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use super::job::Job;
 use crate::sql::Sql;
+
+/// How often the consumer looks before it goes to sleep.
+const SPINS: u32 = 50;
 
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
@@ -22,6 +26,8 @@ pub(crate) struct Queued {
 pub(crate) struct Queue {
     state: Mutex<State>,
     filled: Condvar,
+    /// How many jobs there are, to be looked at without the lock.
+    len: AtomicUsize,
     permits: Arc<Semaphore>,
     arrived: tokio::sync::Notify,
 }
@@ -39,6 +45,7 @@ impl Queue {
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
+            len: AtomicUsize::new(0),
             permits: Arc::new(Semaphore::new(max.max(1))),
             arrived: tokio::sync::Notify::new(),
         }
@@ -56,6 +63,7 @@ impl Queue {
             return Err(closed());
         }
         state.jobs.push_back(queued);
+        self.len.store(state.jobs.len(), Ordering::Release);
         if state.wanted.is_some_and(|wanted| state.jobs.len() >= wanted) {
             state.wanted = None;
             drop(state);
@@ -69,11 +77,19 @@ impl Queue {
     pub(crate) fn take(&self, patience: Duration) -> Option<VecDeque<Queued>> {
         self.wait(1, patience);
         let mut state = self.lock();
+        self.len.store(0, Ordering::Release);
         if state.closed && state.jobs.is_empty() { None } else { Some(std::mem::take(&mut state.jobs)) }
     }
 
     /// Waits until `wanted` jobs are there, at most `patience`.
     pub(crate) fn wait(&self, wanted: usize, patience: Duration) {
+        // Going to sleep and being woken costs about as much as a quick caller needs to come back.
+        for _ in 0..SPINS {
+            if self.len.load(Ordering::Acquire) >= wanted {
+                return;
+            }
+            std::thread::yield_now();
+        }
         let mut state = self.lock();
         if state.closed || state.jobs.len() >= wanted {
             return;
@@ -88,7 +104,9 @@ impl Queue {
 
     /// Takes what is there without waiting.
     pub(crate) fn drain(&self) -> VecDeque<Queued> {
-        std::mem::take(&mut self.lock().jobs)
+        let mut state = self.lock();
+        self.len.store(0, Ordering::Release);
+        std::mem::take(&mut state.jobs)
     }
 
     /// Completes when something was pushed since the last call.

@@ -55,21 +55,23 @@ impl Drop for WriterThread {
 fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
     let clock = Arc::clone(&lock(core).shared.options.clock);
     let mut busy_since = clock.monotonic();
+    let mut unfinished = VecDeque::new();
     loop {
-        let patience = lock(core).time_to_sync().unwrap_or(IDLE);
+        let sync_in = lock(core).time_to_sync().unwrap_or(IDLE);
         let idle_since = clock.monotonic();
-        let Some(mut jobs) = queue.take(patience) else { break };
+        let mut jobs = match queue.take(if unfinished.is_empty() { sync_in } else { Duration::ZERO }) {
+            Some(jobs) => jobs,
+            None if unfinished.is_empty() => break,
+            None => VecDeque::new(),
+        };
         if clock.monotonic().saturating_sub(idle_since) >= BUSY_PAUSE {
             busy_since = clock.monotonic();
         }
         let mut core = lock(core);
         let answered = jobs.len();
-        while !jobs.is_empty() {
-            jobs = guarded_step(&mut core, jobs);
-            let unfinished = jobs.split_off(0);
-            jobs = queue.drain();
-            jobs.extend(unfinished);
-        }
+        // What is new comes before what has had its turn (W7).
+        jobs.append(&mut unfinished);
+        unfinished = guarded_step(&mut core, jobs);
         core.tick();
         let commit_time = core.commit_time;
         checkpointer.after_group(&mut core);

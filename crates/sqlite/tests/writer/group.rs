@@ -1,0 +1,206 @@
+//! Group commit: many callers, one commit, and nobody pays for a neighbour (W1, W2, W3).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use twobox_core::{Error, ErrorKind, Result};
+
+use crate::fixture::{Manual, Queued, commits, now, say};
+
+/// Counts how often a closure ran.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicUsize>);
+
+impl Runs {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A queued transaction that says one word.
+fn queue_word(manual: &Manual, word: String) -> (Queued<()>, Runs) {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let queued = manual.queue(move |tx| {
+        counted.count();
+        say(tx, &word)
+    });
+    (queued, runs)
+}
+
+fn queue_words(manual: &Manual, range: std::ops::Range<usize>) -> Vec<(Queued<()>, Runs)> {
+    range.map(|n| queue_word(manual, format!("word {n:02}"))).collect()
+}
+
+fn expected(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| format!("word {n:02}")).collect()
+}
+
+/// All were answered with success; returns how often each ran.
+fn all_well(queued: Vec<(Queued<()>, Runs)>) -> Vec<usize> {
+    queued
+        .into_iter()
+        .map(|(queued, runs)| {
+            now(queued).unwrap();
+            runs.get()
+        })
+        .collect()
+}
+
+#[test]
+fn w1_transactions_of_many_callers_share_one_commit() {
+    let manual = Manual::new();
+    let before = commits(&manual.place.path());
+    let queued = queue_words(&manual, 0..64);
+    assert_eq!(manual.words(), expected(0..0), "nothing runs before the step");
+    assert!(manual.db.step());
+    assert_eq!(all_well(queued), [1; 64]);
+    assert_eq!(manual.words(), expected(0..64));
+    assert_eq!(commits(&manual.place.path()), before + 1);
+    assert!(!manual.db.step(), "there is nothing more to do");
+}
+
+#[test]
+fn w2_a_failing_neighbour_undoes_only_itself() {
+    let manual = Manual::new();
+    let before = commits(&manual.place.path());
+    let first = queue_words(&manual, 0..32);
+    let failing: Queued<()> = manual.queue(|tx| {
+        say(tx, "half")?;
+        Err(Error::invalid("changed my mind"))
+    });
+    let breaking = manual.queue(|tx| say(tx, "other half").and_then(|()| say(tx, "word 03")));
+    let last = queue_words(&manual, 32..64);
+    assert!(manual.db.step());
+    assert_eq!(now(failing).unwrap_err().to_string(), "changed my mind");
+    assert_eq!(now(breaking).unwrap_err().kind(), ErrorKind::Statement);
+    assert_eq!(all_well(first), [1; 32]);
+    assert_eq!(all_well(last), [1; 32]);
+    assert_eq!(manual.words(), expected(0..64));
+    assert_eq!(commits(&manual.place.path()), before + 1);
+}
+
+#[test]
+fn w2_a_neighbour_that_rolls_everything_back_leaves_the_others_committed_once() {
+    let manual = Manual::new();
+    manual.transaction(|tx| say(tx, "taken")).unwrap();
+    let first = queue_words(&manual, 0..32);
+    let spoiling = manual.queue(|tx| {
+        say(tx, "half")?;
+        tx.execute("INSERT OR ROLLBACK INTO words (word) VALUES ('taken')", [])
+    });
+    let last = queue_words(&manual, 32..64);
+    assert!(manual.db.step());
+    assert_eq!(now(spoiling).unwrap_err().kind(), ErrorKind::Statement);
+    assert_eq!(all_well(first), [2; 32], "what shared the spoilt transaction ran again");
+    assert_eq!(all_well(last), [1; 32], "what came after it did not have to");
+    assert_eq!(manual.words(), [vec!["taken".to_owned()], expected(0..64)].concat());
+}
+
+#[test]
+fn s4_a_swallowed_rollback_commits_nothing_in_between() {
+    let manual = Manual::new();
+    manual.transaction(|tx| say(tx, "taken")).unwrap();
+    let first = queue_words(&manual, 0..1);
+    let swallowing: Queued<()> = manual.queue(|tx| {
+        say(tx, "before")?;
+        drop(tx.execute("INSERT OR ROLLBACK INTO words (word) VALUES ('taken')", []));
+        // There is no transaction any more, so this would commit at once.
+        assert_eq!(say(tx, "after").unwrap_err().kind(), ErrorKind::TransactionFailed);
+        Ok(())
+    });
+    assert!(manual.db.step());
+    assert_eq!(now(swallowing).unwrap_err().kind(), ErrorKind::TransactionFailed);
+    all_well(first);
+    assert_eq!(manual.words(), ["taken", "word 00"]);
+}
+
+#[test]
+fn w3_a_commit_that_fails_on_a_deferred_key_fails_only_its_author() {
+    let manual = Manual::new();
+    let create = |tx: &mut twobox_sqlite::SqliteTx<'_>| -> Result<()> {
+        tx.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)", [])?;
+        let child = "CREATE TABLE child (parent INTEGER NOT NULL \
+                     REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)";
+        tx.execute(child, []).map(drop)
+    };
+    manual.transaction(create).unwrap();
+    let first = queue_words(&manual, 0..2);
+    let orphan = manual.queue(|tx| {
+        say(tx, "orphan")?;
+        tx.execute("INSERT INTO child (parent) VALUES (7)", [])
+    });
+    let family = manual.queue(|tx| {
+        tx.execute("INSERT INTO child (parent) VALUES (8)", [])?;
+        tx.execute("INSERT INTO parent (id) VALUES (8)", [])
+    });
+    let last = queue_words(&manual, 2..4);
+    assert!(manual.db.step());
+    let error = now(orphan).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Statement, "{error:?}");
+    now(family).unwrap();
+    assert_eq!(all_well(first), [2; 2]);
+    assert_eq!(all_well(last), [2; 2]);
+    assert_eq!(manual.words(), expected(0..4));
+    manual.transaction(|tx| say(tx, "word 04")).expect("the writer goes on");
+}
+
+#[test]
+fn s6_a_closure_that_panics_fails_and_its_neighbours_commit() {
+    let manual = Manual::new();
+    let before = commits(&manual.place.path());
+    let first = queue_words(&manual, 0..2);
+    let panicking: Queued<()> = manual.queue(|tx| {
+        say(tx, "half")?;
+        panic!("a mistake in the caller's code");
+    });
+    let last = queue_words(&manual, 2..4);
+    assert!(manual.db.step());
+    let error = now(panicking).unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert_eq!(all_well(first), [1; 2]);
+    assert_eq!(all_well(last), [1; 2]);
+    assert_eq!(manual.words(), expected(0..4));
+    assert_eq!(commits(&manual.place.path()), before + 1);
+}
+
+#[test]
+fn s4_a_panic_in_a_nested_savepoint_leaves_nothing() {
+    let manual = Manual::new();
+    let panicking: Queued<()> = manual.queue(|tx| {
+        say(tx, "outer")?;
+        tx.savepoint(|tx| {
+            say(tx, "middle")?;
+            tx.savepoint(|tx| say(tx, "inner").and_then(|()| panic!("deep down")))
+        })
+    });
+    let neighbour = queue_words(&manual, 0..1);
+    assert!(manual.db.step());
+    assert!(now(panicking).is_err());
+    all_well(neighbour);
+    assert_eq!(manual.words(), ["word 00"]);
+}
+
+#[test]
+fn s4_a_caught_panic_undoes_its_savepoint_and_no_more() {
+    let manual = Manual::new();
+    manual
+        .transaction(|tx| {
+            say(tx, "before")?;
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                tx.savepoint(|tx| -> Result<()> {
+                    say(tx, "inside")?;
+                    panic!("caught by the caller");
+                })
+            }));
+            assert!(caught.is_err());
+            say(tx, "later")
+        })
+        .unwrap();
+    assert_eq!(manual.words(), ["before", "later"]);
+}

@@ -1,0 +1,12 @@
+//! The writer: group commit, what user SQL may do, enqueueing, sharing, load, trouble, syncing.
+
+mod control;
+mod enqueue;
+mod fixture;
+mod group;
+mod load;
+mod plain_sql;
+mod schema;
+mod sharing;
+mod sync;
+mod trouble;
