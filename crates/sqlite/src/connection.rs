@@ -143,4 +143,37 @@ mod tests {
         check_version(SQLITE_VERSION_MIN).unwrap();
         check_version(rusqlite::version_number()).unwrap();
     }
+
+    fn pragma(connection: &Connection, name: &str) -> String {
+        let value = connection
+            .query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, rusqlite::types::Value>(0));
+        match value.unwrap() {
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            rusqlite::types::Value::Text(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rf_16_connections_are_set_up_as_asked_but_durable() {
+        let directory = tempfile::tempdir().unwrap();
+        let opener = Opener::new(&directory.path().join("a.db"), &Options::default()).unwrap();
+        let writer = opener.writer(Durability::default()).unwrap();
+        let wanted = [
+            ("journal_mode", "wal"),
+            ("synchronous", "2"), // FULL: NORMAL would lose acknowledged work at a power cut
+            ("busy_timeout", "5000"),
+            ("cache_size", "-8000"),
+            ("foreign_keys", "1"),
+            ("temp_store", "2"),
+            ("wal_autocheckpoint", "0"),
+        ];
+        for (name, value) in wanted {
+            assert_eq!(pragma(&writer, name), value, "{name}");
+        }
+        let relaxed = opener.writer(Durability::ProcessCrash).unwrap();
+        assert_eq!(pragma(&relaxed, "synchronous"), "1");
+        let reader = opener.reader().unwrap();
+        assert!(reader.execute_batch("CREATE TABLE t (x)").is_err(), "readers cannot write");
+    }
 }

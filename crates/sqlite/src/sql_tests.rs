@@ -93,6 +93,46 @@ fn l8_hot_statements_use_their_indexes() {
     }
 }
 
+fn columns(connection: &Connection, view: &str) -> BTreeSet<String> {
+    let statement = connection.prepare(&format!("SELECT * FROM {view}")).unwrap();
+    statement.column_names().into_iter().map(Into::into).collect()
+}
+
+#[test]
+fn rf_02_rf_07_the_views_have_the_columns_people_expect() {
+    let connection = database(&Prefix::default());
+    let outbox = columns(&connection, "outbox_messages");
+    for column in [
+        "message_id",
+        "correlation_id",
+        "message_type",
+        "destination",
+        "endpoint",
+        "payload",
+        "headers",
+        "status",
+        "retry_count",
+        "max_retries",
+        "next_retry_at",
+        "last_attempt_at",
+        "last_error",
+        "created_at",
+        "expires_at",
+        "sent_at",
+        "lease_owner",
+        "ordering_key",
+        "due_at",
+    ] {
+        assert!(outbox.contains(column), "outbox_messages has no {column}");
+    }
+    let inbox = columns(&connection, "inbox_messages");
+    for column in
+        ["message_id", "source_service_id", "endpoint", "processed_at", "response_payload", "expires_at"]
+    {
+        assert!(inbox.contains(column), "inbox_messages has no {column}");
+    }
+}
+
 #[test]
 fn l8_looking_up_a_message_does_not_scan() {
     let connection = database(&Prefix::default());
