@@ -1,0 +1,84 @@
+//! A process whose disk fills up while it commits, and has room again later. Started by `tests/full_disk.rs` with
+//! a limit on the size of files; prints what it saw, one fact per line.
+
+use std::path::PathBuf;
+
+use twobox_core::{Error, ErrorKind};
+use twobox_sqlite::{Sqlite, SqliteTx};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let path =
+        std::env::args_os().nth(1).map(PathBuf::from).expect("the database's path as the first argument");
+    let db = Sqlite::open(path).await?;
+    db.migrate().await?;
+    let create = "CREATE TABLE rows (n INTEGER PRIMARY KEY, filler BLOB)";
+    db.transaction::<_, Error, _>(move |tx| tx.execute(create, [])).await?;
+
+    let (acknowledged, first, while_full) = fill(&db).await;
+    println!("first error: {:?}", first.kind());
+    println!("while full: {}", if while_full.is_transient() { "transient" } else { "final" });
+    println!("reads while full: {}", db.lanes_listed().await);
+
+    lift_limit();
+    insert(&db, -2).await?;
+    let rows = db
+        .transaction::<_, Error, _>(|tx| tx.query("SELECT n FROM rows", [], |row| row.get::<i64>(0)))
+        .await?;
+    let lost = acknowledged.iter().filter(|n| !rows.contains(n)).count();
+    println!("lost: {lost} of {}", if acknowledged.len() > 10 { "many" } else { "few" });
+    println!("recovered: {}", rows.contains(&-2));
+    Ok(())
+}
+
+/// Inserts until it fails twice in a row: the first time the write-ahead log is full, and recovering makes room in
+/// it; in the end there is none anywhere. Returns what was acknowledged, the first error and the last.
+async fn fill(db: &Sqlite) -> (Vec<i64>, Error, Error) {
+    let (mut acknowledged, mut first, mut failed) = (Vec::new(), None, false);
+    for n in 0.. {
+        match insert(db, n).await {
+            Ok(()) => {
+                acknowledged.push(n);
+                failed = false;
+            }
+            Err(error) if failed => return (acknowledged, first.expect("one before"), error),
+            Err(error) => {
+                first.get_or_insert(error);
+                failed = true;
+            }
+        }
+    }
+    unreachable!("the limit is finite")
+}
+
+async fn insert(db: &Sqlite, n: i64) -> Result<(), Error> {
+    let insert = move |tx: &mut SqliteTx<'_>| {
+        tx.execute("INSERT INTO rows VALUES (?1, zeroblob(3000))", [n]).map(drop)
+    };
+    db.transaction(insert).await
+}
+
+trait Listed {
+    async fn lanes_listed(&self) -> &'static str;
+}
+
+impl Listed for Sqlite {
+    async fn lanes_listed(&self) -> &'static str {
+        use twobox_core::ports::LaneStore;
+        match self.lanes().await {
+            Ok(_) => "fine",
+            Err(error) if error.kind() == ErrorKind::Unavailable => "unavailable",
+            Err(_) => "broken",
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn lift_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).expect("the hard limit was left alone");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lift_limit() {}
