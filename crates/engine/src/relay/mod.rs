@@ -12,7 +12,7 @@ mod reader;
 mod run;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{Shutdown, Timer};
 pub struct Relay<S: OutboxStore> {
     store: S,
     source: Source,
-    transports: HashMap<Destination, Arc<dyn Transport>>,
+    transports: BTreeMap<Destination, Arc<dyn Transport>>,
     options: RelayOptions,
     callback: Option<Callback<S::Position>>,
     timer: Arc<dyn Timer>,
@@ -50,7 +50,7 @@ impl<S: OutboxStore> Relay<S> {
         RelayBuilder(Self {
             store,
             source,
-            transports: HashMap::new(),
+            transports: BTreeMap::new(),
             options: RelayOptions::default(),
             callback: None,
             timer,

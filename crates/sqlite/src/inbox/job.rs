@@ -1,6 +1,6 @@
 //! A batch of deliveries as a job of the writer.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct ProcessJob {
     /// How many answers are committed.
     committed: usize,
     gate: KeyGate,
-    peers: HashMap<(Consumer, Source), Peer>,
+    peers: BTreeMap<(Consumer, Source), Peer>,
     /// When the request's time is up, on the monotonic clock.
     deadline: Duration,
     reply: oneshot::Sender<Result<Vec<Answer>>>,
@@ -78,7 +78,7 @@ impl ProcessJob {
             deliveries,
             committed: 0,
             gate: KeyGate::default(),
-            peers: HashMap::new(),
+            peers: BTreeMap::new(),
             deadline: options.clock.monotonic().saturating_add(budget),
             reply,
         };
@@ -131,7 +131,7 @@ impl ProcessJob {
 
 /// Finds or creates the row of a consumer and source.
 fn peer(
-    peers: &mut HashMap<(Consumer, Source), Peer>,
+    peers: &mut BTreeMap<(Consumer, Source), Peer>,
     tx: &mut SqliteTx<'_>,
     delivery: &Delivery<SqliteHandler>,
 ) -> Result<Peer> {

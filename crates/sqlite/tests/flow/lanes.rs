@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use twobox_core::Response;
-use twobox_core::ports::{Answer, DeliveryError, LaneStore};
+use twobox_core::ports::{Answer, DeliveryError, LaneStore, Transport};
+use twobox_core::{Clock, Random, Response};
 use twobox_engine::relay::RelayOptions;
-use twobox_testkit::{ScriptedTransport, eventually};
+use twobox_testkit::{ScriptedTransport, SeededRandom, eventually};
 
 use crate::world::{EVER, World, series};
 
@@ -205,7 +205,7 @@ async fn w7_batches_shrink_to_what_the_receiver_manages() {
 #[tokio::test(start_paused = true)]
 async fn l7_idle_lanes_do_not_pin_their_cursor() {
     let world = World::new().await;
-    let transports: Vec<(&str, Arc<dyn twobox_core::ports::Transport>)> = vec![
+    let transports: Vec<(&str, Arc<dyn Transport>)> = vec![
         ("billing", Arc::new(ScriptedTransport::sink())),
         ("quiet", Arc::new(ScriptedTransport::sink())),
     ];
@@ -232,4 +232,45 @@ async fn l3_a_held_lane_is_visible() {
     assert_eq!(held.held_error.as_deref(), Some("connection refused"));
     assert!(held.next_probe.is_some());
     relay.stop().await;
+}
+
+/// One run with chance in it: what was sent when, and what the database says at the end.
+async fn chance_run(seed: u64) -> (Vec<(Duration, Vec<String>)>, Vec<(String, String, i64)>) {
+    let world = World::with_seed(seed).await;
+    let (clock, chance) = (Arc::clone(&world.clock), SeededRandom::new(seed));
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&log);
+    let transport = ScriptedTransport::new(move |_, batch| {
+        let ids = batch.iter().map(|message| message.id.to_string()).collect();
+        seen.lock().unwrap().push((clock.monotonic(), ids));
+        if chance.next_u64().is_multiple_of(4) {
+            return Err(DeliveryError::ambiguous("cut"));
+        }
+        let fate = |_| match chance.next_u64() % 3 {
+            0 => Answer::Retry { after: None, error: "not now".into() },
+            _ => Answer::Done(Response::empty()),
+        };
+        Ok(batch.iter().map(fate).collect())
+    });
+    let transports: [(&str, Arc<dyn Transport>); 2] =
+        [("billing", Arc::new(transport.clone())), ("audit", Arc::new(transport))];
+    let relay = world.relay(&transports, RelayOptions::default());
+    for round in 0..20 {
+        let to = |to: &str| world.message(&format!("{to}{round}"), to);
+        world.enqueue(vec![to("billing"), to("audit")]).await;
+        world.pass(Duration::from_millis(100)).await;
+    }
+    world.pass(Duration::from_secs(600)).await;
+    relay.stop().await;
+    let sql = "SELECT message_id, status, retry_count FROM outbox_messages ORDER BY seq";
+    let rows = world.query(sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).await;
+    let log = log.lock().unwrap().clone();
+    (log, rows)
+}
+
+#[tokio::test(start_paused = true)]
+async fn w1_the_same_seed_gives_the_same_run() {
+    let first = chance_run(42).await;
+    assert_eq!(first, chance_run(42).await);
+    assert_ne!(first.0, chance_run(43).await.0, "and another seed another one");
 }
