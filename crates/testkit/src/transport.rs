@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, DeliveryError, Transport};
 use twobox_core::{Message, Response};
+use twobox_engine::Timer;
 
 type Outcome = Result<Vec<Answer>, DeliveryError>;
 type Script = dyn Fn(usize, &[Arc<Message>]) -> BoxFuture<'static, Outcome> + Send + Sync;
@@ -31,6 +33,21 @@ impl ScriptedTransport {
         script: impl Fn(usize, &[Arc<Message>]) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
     ) -> Self {
         Self { script: Arc::new(script), requests: Arc::default() }
+    }
+
+    /// Answers as `script` says, `delay` later.
+    pub fn delayed(
+        timer: Arc<dyn Timer>,
+        delay: Duration,
+        script: impl Fn(usize, &[Arc<Message>]) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_futures(move |n, batch| {
+            let (outcome, pause) = (script(n, batch), timer.sleep(delay));
+            Box::pin(async move {
+                pause.await;
+                outcome
+            })
+        })
     }
 
     /// Acknowledges everything.

@@ -15,6 +15,11 @@ fn done(count: usize) -> Vec<Answer> {
     vec![Answer::Done(Response::empty()); count]
 }
 
+/// Acknowledges everything after a while.
+fn slow(world: &World, delay: Duration) -> ScriptedTransport {
+    ScriptedTransport::delayed(Arc::clone(&world.clock) as _, delay, |_, batch| Ok(done(batch.len())))
+}
+
 #[tokio::test(start_paused = true)]
 async fn rf_03_messages_are_delivered_in_order_and_marked_sent() {
     let world = World::new().await;
@@ -74,13 +79,7 @@ async fn l1_outcomes_are_settled_in_log_order() {
 async fn s15_a_dead_and_a_slow_destination_delay_nobody_else() {
     let world = World::new().await;
     let dead = ScriptedTransport::new(|_, _| Err(DeliveryError::unreachable("connection refused")));
-    let slow = ScriptedTransport::with_futures(|_, batch| {
-        let answers = done(batch.len());
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            Ok(answers)
-        })
-    });
+    let slow = slow(&world, Duration::from_secs(5));
     let fast = ScriptedTransport::sink();
     for round in 0..2_000 {
         let messages = ["dead", "slow", "fast"].map(|to| world.message(&format!("{to}{round}"), to));
@@ -104,13 +103,10 @@ async fn s15_a_dead_and_a_slow_destination_delay_nobody_else() {
 async fn s5_a_relay_that_slept_past_its_lease_settles_nothing() {
     let world = World::new().await;
     world.enqueue_many("m", 2).await;
-    let never = ScriptedTransport::with_futures(|_, batch| {
-        let answers = vec![Answer::Rejected { error: "late".into() }; batch.len()];
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_secs(9)).await;
-            Ok(answers)
-        })
-    });
+    let never =
+        ScriptedTransport::delayed(Arc::clone(&world.clock) as _, Duration::from_secs(9), |_, batch| {
+            Ok(vec![Answer::Rejected { error: "late".into() }; batch.len()])
+        });
     let stalled = world.relay(&[("billing", Arc::new(never.clone()))], RelayOptions::default());
     eventually("the first relay sends", EVER, async || (!never.sent().is_empty()).then_some(())).await;
     // Its lease is taken over while its request is still out, as if it had been stopped (SIGSTOP).
@@ -149,13 +145,7 @@ async fn l7_two_relays_on_one_file_share_the_work_and_lose_nothing() {
 async fn s20_stopping_settles_what_was_answered_and_gives_lanes_back() {
     let world = World::new().await;
     world.enqueue_many("m", 5).await;
-    let slow = ScriptedTransport::with_futures(|_, batch| {
-        let answers = done(batch.len());
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok(answers)
-        })
-    });
+    let slow = slow(&world, Duration::from_secs(1));
     let relay = world.relay(&[("billing", Arc::new(slow.clone()))], RelayOptions::default());
     eventually("the request is out", EVER, async || (!slow.sent().is_empty()).then_some(())).await;
     relay.stop().await;
