@@ -134,6 +134,7 @@ statements! {
     scheduled_due = "outbox/scheduled_due.sql";
     settle_lane = "outbox/settle_lane.sql";
     settle_waiting = "outbox/settle_waiting.sql";
+    shorten_receipt = "sweep/shorten_receipt.sql";
     sweep_lanes = "sweep/lanes.sql";
     sweep_once = "sweep/once.sql";
     sweep_peers = "sweep/peers.sql";

@@ -9,6 +9,14 @@ use twobox_core::{Result, Timestamp, crash_point, time};
 use crate::writer::Class;
 use crate::{Sqlite, SqliteTx};
 
+/// Rows of the log that one statement looks at: a batch of a quiet lane may span many rows of busy ones.
+const SCAN_MAX: i64 = 5_000;
+
+/// What a part of the log costs beside the rows it loses: as much as removing a few, and looking at ten rows as
+/// much as removing one.
+const PART_COST: i64 = 5;
+const ROWS_LOOKED_AT: i64 = 10;
+
 /// Only one process sweeps a file at a time; this long after its last sweep, another one may.
 const LEADER_FOR: Duration = Duration::from_secs(60);
 
@@ -62,14 +70,17 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
             })?;
             let old = receipt.filter(|(_, _, sent_at)| *sent_at <= before.as_micros());
             let Some((first, last, _)) = old else { break };
-            let values = params![source, destination, first, last.min(cursor), room];
+            let part = last.min(cursor).min(first.saturating_add(SCAN_MAX));
+            let values = params![source, destination, first, part, room];
             let trimmed = count(tx.execute(&tx.sql.trim_log, values)?);
             swept.trimmed += u64::try_from(trimmed).unwrap_or(0);
             room -= trimmed;
-            if room > 0 {
+            if room > 0 && part < last {
+                tx.execute(&tx.sql.shorten_receipt, [lane, last, part + 1])?;
+            } else if room > 0 {
                 tx.execute(&tx.sql.drop_receipt, [lane, last])?;
-                room -= 1; // dropping receipts is work as well
             }
+            room -= PART_COST + (part - first) / ROWS_LOOKED_AT;
         }
     }
     crash_point!("sweep.trimmed");
