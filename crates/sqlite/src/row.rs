@@ -25,21 +25,40 @@ mod column {
     pub(super) const EXPIRES_AT: usize = 13;
 }
 
-/// Reads a message; `ttl` is for rows that do not say when they expire.
-pub(crate) fn message(row: &Row<'_>, replay: u32, ttl: Duration) -> Result<Arc<Message>, Undecodable> {
-    decode(row, replay, ttl).map(Arc::new).map_err(|error| Undecodable { error })
+/// Reads messages; names that repeat from row to row are checked and kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// Time to live of rows that do not say when they expire.
+    ttl: Duration,
+    last: Option<Arc<Message>>,
 }
 
-fn decode(row: &Row<'_>, replay: u32, ttl: Duration) -> Result<Message, String> {
+impl Decoder {
+    pub(crate) fn new(ttl: Duration) -> Self {
+        Self { ttl, last: None }
+    }
+
+    /// Reads the message of a row.
+    pub(crate) fn message(&mut self, row: &Row<'_>, replay: u32) -> Result<Arc<Message>, Undecodable> {
+        let message = decode(row, replay, self.ttl, self.last.as_deref());
+        let message = message.map(Arc::new).map_err(|error| Undecodable { error })?;
+        self.last = Some(Arc::clone(&message));
+        Ok(message)
+    }
+}
+
+fn decode(row: &Row<'_>, replay: u32, ttl: Duration, like: Option<&Message>) -> Result<Message, String> {
     let created = Timestamp::from_micros(integer(row, column::CREATED_AT)?.ok_or("created_at is null")?);
     let due = integer(row, column::DUE_AT)?.map(Timestamp::from_micros);
     let available = due.map_or(created, |due| due.max(created));
     let expires = integer(row, column::EXPIRES_AT)?.map(Timestamp::from_micros);
     Ok(Message {
         id: parse(row, column::MESSAGE_ID)?.ok_or("message_id is null")?,
-        source: parse(row, column::SOURCE)?.ok_or("source is null")?,
-        destination: parse(row, column::DESTINATION)?.ok_or("destination is null")?,
-        endpoint: parse(row, column::ENDPOINT)?.ok_or("endpoint is null")?,
+        source: parse_like(row, column::SOURCE, like.map(|like| &like.source))?.ok_or("source is null")?,
+        destination: parse_like(row, column::DESTINATION, like.map(|like| &like.destination))?
+            .ok_or("destination is null")?,
+        endpoint: parse_like(row, column::ENDPOINT, like.map(|like| &like.endpoint))?
+            .ok_or("endpoint is null")?,
         message_type: parse(row, column::MESSAGE_TYPE)?.ok_or("message_type is null")?,
         payload: payload(row)?,
         content_type: text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?.to_owned(),
@@ -73,6 +92,18 @@ fn parse<T: std::str::FromStr<Err = twobox_core::Error>>(
     column: usize,
 ) -> Result<Option<T>, String> {
     text(row, column)?.map(|text| text.parse::<T>().map_err(|error| error.to_string())).transpose()
+}
+
+/// As [`parse`], but takes the value of an earlier row if it says the same.
+fn parse_like<T>(row: &Row<'_>, column: usize, like: Option<&T>) -> Result<Option<T>, String>
+where
+    T: std::str::FromStr<Err = twobox_core::Error> + AsRef<str> + Clone,
+{
+    let found = text(row, column)?;
+    match like.filter(|like| found == Some((*like).as_ref())) {
+        Some(like) => Ok(Some(like.clone())),
+        None => parse(row, column),
+    }
 }
 
 fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, String> {

@@ -13,9 +13,10 @@ use twobox_core::{Result, Timestamp, crash_point};
 use super::keys::{TouchedKeys, holds};
 use super::lease_lost;
 use crate::error::wrap;
+use crate::row::Decoder;
 use crate::sql::Sql;
 use crate::writer::Class;
-use crate::{Sqlite, SqliteTx, row};
+use crate::{Sqlite, SqliteTx};
 
 /// Failed attempts kept per message (L9).
 const ATTEMPTS_KEPT: i64 = 20;
@@ -72,12 +73,13 @@ fn read_chunk(
     let limit = i64::try_from(read.scan_max).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql.read_log)?;
     let mut rows = statement.query(params![read.after, read.until.unwrap_or(i64::MAX), limit])?;
+    let mut decoder = Decoder::new(ttl);
     let (mut scanned, mut bytes) = (0_usize, 0_usize);
     while let Some(row) = rows.next()? {
         chunk.scanned = row.get(0)?;
         scanned += 1;
         let Some(&lane) = lanes.get(&(raw(row, 1)?, raw(row, 2)?)) else { continue };
-        let message = row::message(row, 0, ttl);
+        let message = decoder.message(row, 0);
         bytes += message.as_ref().map_or(0, |message| message.payload.len());
         chunk.entries.push(LogEntry { lane, position: chunk.scanned, message });
         if bytes >= read.bytes_max {

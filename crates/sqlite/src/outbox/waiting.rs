@@ -11,9 +11,10 @@ use twobox_core::{OrderingKey, Result, Timestamp, crash_point};
 use super::keys::{TouchedKeys, refresh};
 use super::log::{Columns, count_deaths, next_joined, record_attempt, waiting_key};
 use crate::error::wrap;
+use crate::row::Decoder;
 use crate::sql::Sql;
 use crate::writer::Class;
-use crate::{Sqlite, SqliteTx, row};
+use crate::{Sqlite, SqliteTx};
 
 /// Scheduled messages that join in one transaction.
 const JOIN_MAX: i64 = 500;
@@ -264,7 +265,7 @@ impl DueQuery {
         let replay: u32 = row.get(14)?;
         Ok(WaitingMessage {
             position: row.get(0)?,
-            message: row::message(row, replay, self.ttl),
+            message: Decoder::new(self.ttl).message(row, replay),
             standing: Standing { state: State::Open, attempts: row.get(15)? },
             expired: row.get::<_, i64>(13)? <= self.now.as_micros(),
         })
