@@ -263,8 +263,10 @@ impl<P: Clone + Ord> Lane<P> {
         if self.in_flight() >= allowed {
             return None;
         }
-        let wanted = |batch: &Batch<P>| batch.state == State::Ready && (!suspects || batch.suspect);
-        let id = self.first_free(wanted)?;
+        let ready = |batch: &Batch<P>| batch.state == State::Ready;
+        let suspect = self.first_free(|batch| ready(batch) && batch.suspect);
+        // A suspect may have to wait for one that is none but comes before it in a key.
+        let id = suspect.or_else(|| self.first_free(ready))?;
         self.cut(id);
         let probed = self.breaker.is_probed();
         let batch = self.batch(id)?;
