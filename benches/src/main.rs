@@ -1,2 +1,89 @@
-//! Benchmarks.
-fn main() {}
+//! Benchmarks of Twobox. See `docs/BENCHMARKS.md` for what is compared with what, and why.
+//!
+//! Figures are ratios within one run: the machine's noise is in both halves of a ratio, so most of it cancels.
+
+mod arguments;
+mod drain;
+mod enqueue;
+mod history;
+mod idle;
+mod lab;
+mod naive;
+mod raw;
+mod report;
+mod sink;
+mod stats;
+mod store;
+mod syncs;
+
+use std::process::ExitCode;
+
+use twobox_core::BoxError;
+
+use crate::arguments::{Command, StoreArguments};
+use crate::lab::{Lab, Plan};
+use crate::report::Report;
+
+/// What goes wrong here is for people to read.
+type Result<T, E = BoxError> = std::result::Result<T, E>;
+
+const USAGE: &str = "\
+usage: twobox-bench store [--json] [--quick] [--count-syncs] [--dir DIR]
+
+  --json         results for machines on standard output
+  --quick        smaller and shorter: shows that everything works, says little about speed
+  --count-syncs  count real syncs of the disk with strace instead of commits
+  --dir DIR      where the databases are put; default: beside this program";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(command) = arguments::parse(&arguments) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(&command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("twobox-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Store(arguments) => {
+            let report = runtime()?.block_on(store_report(arguments))?;
+            if arguments.json {
+                println!("{:#}", report.json());
+            } else {
+                print!("{}", report.table());
+            }
+            Ok(())
+        }
+        Command::Commits(path) => {
+            println!("{}", syncs::commits_of(path)?);
+            Ok(())
+        }
+        Command::EnqueueOnce(dir, duration) => {
+            println!("{}", runtime()?.block_on(enqueue::once(dir, *duration))?);
+            Ok(())
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
+}
+
+async fn store_report(arguments: &StoreArguments) -> Result<Report> {
+    let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
+    let mut lab = Lab::new(arguments.dir.as_deref(), plan)?;
+    let mut report = Report::new(arguments.quick);
+    report.extend(enqueue::measure(&mut lab, arguments.count_syncs).await?);
+    report.extend(drain::measure(&mut lab).await?);
+    report.extend(history::measure(&mut lab).await?);
+    report.extend([idle::measure(&mut lab).await?]);
+    report.raw(lab.raw_samples());
+    Ok(report)
+}
