@@ -1,5 +1,6 @@
 //! S14, with a real failing write: the size of files is limited, so that a commit cannot write its pages.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 //! L2: the view `outbox_messages` says what a plain status table would say, after any sequence of events.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::collections::BTreeMap;

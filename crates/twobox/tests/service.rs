@@ -1,5 +1,7 @@
 //! The facade: typed, raw and prepared handlers, follow-ups, refusals, configuration.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

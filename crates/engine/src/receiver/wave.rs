@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use twobox_core::ports::{Answer, Delivery, InboxStore, KeyGate};
-use twobox_core::{HandlerResult, Message, OrderingKey, Refusal, Source};
+use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate};
+use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source};
 
 use super::in_flight::Handling;
 use super::{Inner, Prepare, Route};
@@ -105,7 +105,8 @@ async fn prepare<S: InboxStore>(
             && inner.timer.monotonic() < until
             && let Some((at, prepare)) = waiting.next()
         {
-            running.spawn(half::<S>(at, prepare, Arc::clone(&messages[at])));
+            let (store, consumer) = (inner.store.clone(), inner.consumer.clone());
+            running.spawn(half::<S>(at, store, consumer, prepare, Arc::clone(&messages[at])));
         }
         match running.join_next().await {
             Some(Ok((at, half))) => drop(halves.insert(at, half)),
@@ -117,9 +118,16 @@ async fn prepare<S: InboxStore>(
 
 async fn half<S: InboxStore>(
     at: usize,
+    store: S,
+    consumer: Consumer,
     prepare: Prepare<S::Handler>,
     message: Arc<Message>,
 ) -> (usize, HandlerResult<S::Handler>) {
+    // A first half may call the outside world: not again for a message that is known to be done.
+    let known = store.inbox_record(&consumer, &message.source, &message.id).await;
+    if known.is_ok_and(|known| known.is_some_and(|known| known.status == InboxStatus::Done)) {
+        return (at, Err(Refusal::retry("done before")));
+    }
     let half = tokio::spawn(async move { prepare(message).await }).await;
     (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
 }

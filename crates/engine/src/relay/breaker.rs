@@ -13,6 +13,8 @@ pub(super) enum Breaker {
     Closed {
         /// The last thing heard was the answer to a probe: whatever fails now is to blame itself.
         probed: bool,
+        /// Failures in a row; a receiver that answers probes and nothing else is left alone more and more.
+        failures: u32,
     },
     /// Nothing is sent until the probe is due.
     Open { probe_at: Duration, failures: u32 },
@@ -21,13 +23,16 @@ pub(super) enum Breaker {
 }
 
 impl Breaker {
+    /// All is well.
+    pub(super) const CLOSED: Self = Self::Closed { probed: false, failures: 0 };
+
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed { .. })
     }
 
     /// Whether the receiver has just answered a probe.
     pub(super) fn is_probed(&self) -> bool {
-        *self == Self::Closed { probed: true }
+        matches!(self, Self::Closed { probed: true, .. })
     }
 
     /// When something has to be done about it.
@@ -49,16 +54,31 @@ impl Breaker {
         }
     }
 
-    /// Something was answered.
+    /// A request was sent: what is sent next is no longer right after the probe.
+    pub(super) fn sent(&mut self) {
+        if let Self::Closed { probed, .. } = self {
+            *probed = false;
+        }
+    }
+
+    /// A request was answered.
     pub(super) fn heard(&mut self) {
         if self.is_closed() {
-            *self = Self::Closed { probed: false };
+            *self = Self::CLOSED;
         }
     }
 
     /// A probe was answered.
     pub(super) fn probe_answered(&mut self) {
-        *self = Self::Closed { probed: true };
+        *self = Self::Closed { probed: true, failures: self.failures() };
+    }
+
+    fn failures(&self) -> u32 {
+        match self {
+            Self::Closed { failures, .. } | Self::Open { failures, .. } | Self::Probing { failures } => {
+                *failures
+            }
+        }
     }
 
     /// A request or a probe failed as a whole.
@@ -69,12 +89,9 @@ impl Breaker {
         policy: &Policy,
         random: &dyn Random,
     ) -> Outage {
-        let failures = match self {
-            Self::Closed { .. } => 0,
-            Self::Open { failures, .. } | Self::Probing { failures } => failures.saturating_add(1),
-        };
+        let failures = self.failures();
         let next_probe = policy.delay(failures, random);
-        *self = Self::Open { probe_at: now.saturating_add(next_probe), failures };
+        *self = Self::Open { probe_at: now.saturating_add(next_probe), failures: failures.saturating_add(1) };
         Outage { error, next_probe }
     }
 }
@@ -93,7 +110,7 @@ mod tests {
     #[test]
     fn l3_probes_become_rarer_and_an_answer_closes_it() {
         let policy = Policy::default().base(Duration::from_millis(100)).max(Duration::from_secs(1));
-        let mut breaker = Breaker::Closed { probed: false };
+        let mut breaker = Breaker::CLOSED;
         let mut now = Duration::ZERO;
         let mut delays = Vec::new();
         for _ in 0..6 {
@@ -107,5 +124,20 @@ mod tests {
         assert!(breaker.is_probed());
         breaker.heard();
         assert!(breaker.is_closed() && !breaker.is_probed());
+    }
+
+    #[test]
+    fn l3_a_receiver_that_answers_only_probes_is_left_alone_more_and_more() {
+        let policy = Policy::default().base(Duration::from_millis(100)).max(Duration::from_secs(1));
+        let mut breaker = Breaker::CLOSED;
+        let mut delays = Vec::new();
+        for _ in 0..3 {
+            breaker.sent();
+            delays.push(
+                breaker.failed("no store".into(), Duration::ZERO, &policy, &Zero).next_probe.as_millis(),
+            );
+            breaker.probe_answered();
+        }
+        assert_eq!(delays, [100, 200, 400]);
     }
 }

@@ -73,7 +73,7 @@ impl<P: Clone + Ord> Lane<P> {
             queue_bytes: 0,
             log: VecDeque::new(),
             waiting: None,
-            breaker: Breaker::Closed { probed: false },
+            breaker: Breaker::CLOSED,
             batch_limit: options.batch_messages_max,
             suspect_limit: None,
             next_batch: 0,

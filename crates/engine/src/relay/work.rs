@@ -137,7 +137,7 @@ impl<S: OutboxStore> Run<S> {
             if let Some(batch) = lane.next_ready(&options) {
                 batch.state = State::InFlight;
                 let request = Request::of(batch);
-                lane.breaker.heard(); // whatever is sent next is no longer right after the probe
+                lane.breaker.sent();
                 self.send(id, request);
                 continue;
             }

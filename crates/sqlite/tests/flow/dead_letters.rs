@@ -7,18 +7,20 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use twobox_core::ports::{
     Answer, DeadLetter, DeadLetterFilter, DeadLetterStore, DeliveryError, InboxRecord, InboxStatus,
-    InboxStore, Replay, Replayed,
+    InboxStore, Replay, Replayed, Transport,
 };
-use twobox_core::{BoxError, Clock, Consumer, Endpoint, Refusal, Response, Source};
+use twobox_core::{BoxError, Clock, Consumer, Endpoint, NewMessage, Refusal, Response, Source};
 use twobox_engine::receiver::Route;
 use twobox_engine::relay::{DeadLetterCallback, RelayOptions};
 use twobox_engine::{InProcess, Receiver, Timer};
-use twobox_sqlite::SqliteHandler;
+use twobox_sqlite::{Sqlite, SqliteHandler};
 use twobox_testkit::{ScriptedTransport, eventually};
 
 use crate::world::{EVER, Running, World};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Long enough for a mistake to show.
+const A_WHILE: Duration = Duration::from_secs(600);
 
 fn ok() -> Answer {
     Answer::Done(Response::empty())
@@ -56,8 +58,7 @@ fn times(heard: &Heard, id: &str) -> usize {
 }
 
 fn announcing(world: &World, transport: &ScriptedTransport, callback: &DeadLetterCallback<i64>) -> Running {
-    let transports: [(&str, Arc<dyn twobox_core::ports::Transport>); 1] =
-        [("billing", Arc::new(transport.clone()))];
+    let transports: [(&str, Arc<dyn Transport>); 1] = [("billing", Arc::new(transport.clone()))];
     world.relay_with(&transports, RelayOptions::default(), Some(Arc::clone(callback)))
 }
 
@@ -80,10 +81,10 @@ async fn l10_every_death_is_announced_once() {
     let (callback, heard) = callback(|_| Ok(()));
     let relay = announcing(&world, &rejecting(), &callback);
     eventually("all deaths are announced", EVER, async || (ids(&heard).len() >= 250).then_some(())).await;
-    world.pass(DAY).await;
+    world.pass(A_WHILE).await;
     relay.stop().await;
     let relay = announcing(&world, &rejecting(), &callback);
-    world.pass(DAY).await;
+    world.pass(A_WHILE).await;
     assert_eq!(ids(&heard), all, "once each, also after a restart");
     let first = heard.lock().unwrap()[0].clone();
     assert_eq!((first.reason.as_str(), first.error.as_deref()), ("rejected", Some("never")));
@@ -107,7 +108,7 @@ async fn l10_a_death_is_announced_again_after_a_crash_before_its_confirmation() 
     assert_eq!(ids(&heard), ["m0"]);
     let relay = announcing(&world, &rejecting(), &callback);
     eventually("it is announced again", EVER, async || (ids(&heard).len() == 2).then_some(())).await;
-    world.pass(DAY).await;
+    world.pass(A_WHILE).await;
     assert_eq!(ids(&heard), ["m0", "m0"], "and then no more");
     relay.stop().await;
 }
@@ -133,7 +134,7 @@ async fn l10_callbacks_that_fail_or_panic_are_called_again_and_starve_nobody() {
     world.pass(Duration::from_secs(60)).await;
     let before = ids(&heard).len();
     assert!(all.iter().all(|id| id == "m100" || times(&heard, id) >= 2));
-    world.pass(DAY).await;
+    world.pass(A_WHILE).await;
     assert_eq!(ids(&heard).len(), before, "whoever was told is not told again");
     relay.stop().await;
 }
@@ -146,7 +147,7 @@ async fn l10_a_message_that_dies_again_is_announced_again() {
     let relay = announcing(&world, &rejecting(), &callback);
     for death in 1..=3 {
         eventually("it is announced", EVER, async || (ids(&heard).len() >= death).then_some(())).await;
-        world.pass(DAY).await;
+        world.pass(A_WHILE).await;
         assert_eq!(ids(&heard).len(), death);
         assert_eq!(replay(&world, Replay::SameId).await, Replayed { replayed: 1, more: false });
     }
@@ -155,25 +156,16 @@ async fn l10_a_message_that_dies_again_is_announced_again() {
     relay.stop().await;
 }
 
-/// A receiver on the same file, and how often its handler ran.
-fn billing(
-    world: &World,
-    rejects: fn(u32) -> bool,
-) -> (Arc<InProcess<twobox_sqlite::Sqlite>>, Arc<AtomicUsize>) {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&runs);
-    let handler = SqliteHandler::new(move |_, message| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        if rejects(message.replay) {
-            Err(Refusal::reject("no such account"))
-        } else {
-            Ok(Response::json(&7)?)
-        }
+/// A receiver on the same file that accepts what was replayed.
+fn billing(world: &World) -> Arc<InProcess<Sqlite>> {
+    let handler = SqliteHandler::new(|_, message| match message.replay {
+        0 => Err(Refusal::reject("no such account")),
+        replay => Ok(Response::json(&replay)?),
     });
     let consumer = Consumer::new("billing").unwrap();
     let receiver = Receiver::builder(world.db.clone(), consumer, Arc::clone(&world.clock) as _);
     let receiver = receiver.route(Endpoint::new("Pay").unwrap(), Route::Handler(handler)).unwrap().build();
-    (Arc::new(InProcess::to(receiver)), runs)
+    Arc::new(InProcess::to(receiver))
 }
 
 async fn record(world: &World, id: &str) -> InboxRecord {
@@ -185,8 +177,7 @@ async fn record(world: &World, id: &str) -> InboxRecord {
 async fn l10_a_rejected_message_replayed_under_its_id_is_handled() {
     let world = World::new().await;
     world.enqueue_many("m", 1).await;
-    let (transport, runs) = billing(&world, |replay| replay == 0);
-    let relay = world.relay(&[("billing", transport)], RelayOptions::default());
+    let relay = world.relay(&[("billing", billing(&world))], RelayOptions::default());
     world.until("m0", "Failed").await;
     let rejected = record(&world, "m0").await;
     assert_eq!((rejected.status, rejected.replay), (InboxStatus::Dead, 0));
@@ -195,8 +186,7 @@ async fn l10_a_rejected_message_replayed_under_its_id_is_handled() {
     world.until("m0", "Sent").await;
     let done = record(&world, "m0").await;
     assert_eq!((done.status, done.replay), (InboxStatus::Done, 1));
-    assert_eq!(done.response, Some(Response::json(&7).unwrap()));
-    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!(done.response, Some(Response::json(&1).unwrap()));
     assert_eq!(replay(&world, Replay::SameId).await.replayed, 0, "it is no dead letter any more");
     relay.stop().await;
 }
@@ -234,7 +224,7 @@ async fn s8_s9_conflict_and_too_old_die_at_once_with_their_reason() {
     });
     let relay = to_billing(&world, &transport, RelayOptions::default());
     world.until("rejected", "Failed").await;
-    world.pass(DAY).await;
+    world.pass(A_WHILE).await;
     assert_eq!(transport.sent(), names, "there is no second attempt");
     let letters = letters(&world).await;
     let reasons: Vec<_> =
@@ -322,5 +312,70 @@ async fn l6_a_retry_expires_while_the_lane_is_held() {
     let took = world.clock.monotonic();
     assert!((Duration::from_secs(60)..Duration::from_secs(65)).contains(&took), "{took:?}");
     assert!(world.is("long", "Pending").await);
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_what_an_outage_left_behind_is_sent_after_a_restart() {
+    let world = World::new().await;
+    // The lane that keeps up is far ahead in the log when the relay starts again.
+    let to = |down: &ScriptedTransport, up: &ScriptedTransport| {
+        let transports: [(&str, Arc<dyn Transport>); 2] =
+            [("down", Arc::new(down.clone())), ("up", Arc::new(up.clone()))];
+        world.relay(&transports, RelayOptions::default())
+    };
+    let (refusing, sink) = (
+        ScriptedTransport::new(|_, _| Err(DeliveryError::unreachable("refused"))),
+        ScriptedTransport::sink(),
+    );
+    let first = world.relay(&[("down", Arc::new(refusing.clone()))], RelayOptions::default());
+    world.pass(Duration::from_secs(1)).await; // so that its lane comes first
+    first.stop().await;
+    world.enqueue(vec![world.message("waits", "down"), world.message("goes", "up")]).await;
+    let relay = to(&refusing, &sink);
+    world.until("goes", "Sent").await;
+    world.pass(Duration::from_secs(3)).await;
+    assert!(world.lane("down").await.held_since.is_some());
+    relay.stop().await;
+    let mended = ScriptedTransport::sink();
+    let relay = to(&mended, &sink);
+    world.until("waits", "Sent").await;
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!((mended.sent(), sink.sent()), (vec!["waits".into()], vec!["goes".into()]));
+    assert_eq!(world.lane("down").await.held_since, None, "and the lane is not shown as held any more");
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s6_a_transport_that_panics_before_its_future_loses_nothing() {
+    let world = World::new().await;
+    world.enqueue_many("m", 1).await;
+    let panicked = AtomicBool::new(false);
+    let transport = ScriptedTransport::new(move |_, batch| {
+        assert!(panicked.swap(true, Ordering::SeqCst), "the transport's own mistake");
+        Ok(vec![ok(); batch.len()])
+    });
+    let relay = to_billing(&world, &transport, RelayOptions::default());
+    world.until("m0", "Sent").await;
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_waiting_messages_respect_the_size_of_a_request() {
+    let world = World::new().await;
+    let body = "x".repeat(200 << 10);
+    let due = world.clock.now().plus(Duration::from_secs(30));
+    let large = |_| NewMessage::json("billing", "Pay", &body).unwrap().due(due);
+    world.enqueue((0..20).map(large).collect()).await;
+    let largest = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&largest);
+    let transport = ScriptedTransport::new(move |_, batch| {
+        seen.fetch_max(batch.iter().map(|message| message.payload.len()).sum(), Ordering::SeqCst);
+        Ok(vec![ok(); batch.len()])
+    });
+    let relay = to_billing(&world, &transport, RelayOptions::default());
+    world.until_sent(20).await;
+    let largest = largest.load(Ordering::SeqCst);
+    assert!(largest <= RelayOptions::default().batch_bytes_max, "{largest} bytes in a request");
     relay.stop().await;
 }

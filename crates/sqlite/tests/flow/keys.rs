@@ -244,11 +244,10 @@ async fn l4_a_hot_key_is_never_in_two_requests_at_once() {
     world.until_sent(240).await;
     let hot: Vec<String> = slow.sent().into_iter().filter(|id| id.starts_with("hot")).collect();
     assert_eq!(hot, ids, "in order, each once");
+    relay.stop().await;
     let seen = on_the_way.lock().unwrap();
     assert_eq!(seen.clashes, 0, "a key travels alone");
     assert!(seen.requests_most > 1, "others travel beside it");
-    drop(seen);
-    relay.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,5 +355,29 @@ async fn l4_what_was_not_reached_does_not_overtake_its_key() {
     world.until_sent(2).await;
     assert_eq!(peer.accepted(), ["a1", "a2"]);
     assert_eq!(world.status("a2").await, Some(("Sent".into(), 0)));
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn w7_a_request_of_which_nothing_was_reached_is_sent_once_more() {
+    let world = World::new().await;
+    enqueue(&world, &["a1", "b1", "c1", "d1"]).await;
+    let clock = Arc::clone(&world.clock);
+    let transport = ScriptedTransport::with_futures(move |n, batch| {
+        let answer = if n == 0 { Answer::NotReached } else { ok() };
+        let slow = batch.first().is_some_and(|message| message.id.as_str() == "c1");
+        let pause = Timer::sleep(&*clock, Duration::from_secs(if slow { 2 } else { 0 }));
+        let answers = vec![answer; batch.len()];
+        Box::pin(async move {
+            pause.await;
+            Ok(answers)
+        })
+    });
+    let options = RelayOptions { batch_messages_max: 2, in_flight_max: 2, ..RelayOptions::default() };
+    let relay = world.relay(&[("billing", Arc::new(transport.clone()))], options);
+    world.until_sent(4).await;
+    let mut sent = transport.sent();
+    sent.sort();
+    assert_eq!(sent, ["a1", "a1", "b1", "b1", "c1", "d1"]);
     relay.stop().await;
 }
