@@ -95,7 +95,7 @@ fn l8_hot_statements_use_their_indexes() {
 
 fn columns(connection: &Connection, view: &str) -> BTreeSet<String> {
     let statement = connection.prepare(&format!("SELECT * FROM {view}")).unwrap();
-    statement.column_names().into_iter().map(Into::into).collect()
+    statement.column_names().map(Into::into).collect()
 }
 
 #[test]

@@ -108,3 +108,39 @@ impl<P> fmt::Debug for Callback<P> {
         f.write_str("DeadLetterCallback")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Zero;
+    impl twobox_core::Random for Zero {
+        fn next_u64(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn rf_06_the_usual_knobs_have_their_usual_defaults() {
+        let options = RelayOptions::default();
+        options.check().unwrap();
+        let retry = &options.timing.retry;
+        assert_eq!(retry.retries_max(), 5);
+        assert_eq!(retry.delay(0, &Zero), Duration::from_secs(2));
+        assert_eq!(retry.delay(31, &Zero), Duration::from_secs(300));
+        assert_eq!(retry.delay_max(), Duration::from_millis(300_500));
+        assert_eq!(options.timing.ttl, Duration::from_secs(24 * 3600));
+    }
+
+    #[test]
+    fn s10_options_that_cannot_work_are_refused() {
+        let refused = |options: RelayOptions| options.check().unwrap_err().to_string();
+        let grace = RelayOptions { route_grace: Duration::from_secs(1), ..RelayOptions::default() };
+        assert!(refused(grace).contains("route_grace"));
+        let mut long = RelayOptions::default();
+        long.timing.lease = Duration::from_secs(3601);
+        long.route_grace = Duration::from_secs(7200);
+        assert!(refused(long).contains("lease"));
+        assert!(refused(RelayOptions { in_flight_max: 0, ..RelayOptions::default() }).contains("in_flight_max"));
+    }
+}

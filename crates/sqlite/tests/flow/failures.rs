@@ -29,7 +29,7 @@ fn options(attempts: u32) -> RelayOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_04_failed_messages_are_retried_with_growing_delays() {
+async fn rf_04_l9_failed_messages_are_retried_with_growing_delays_and_leave_rows() {
     let world = World::new().await;
     world.enqueue_many("m", 1).await;
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -181,7 +181,7 @@ async fn s12_fail_key_what_waits_behind_the_head_dies_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l4_a_retried_head_is_not_overtaken_by_what_is_still_in_the_log() {
+async fn adr_02_l4_a_retried_head_is_not_overtaken_by_what_is_still_in_the_log() {
     let world = World::new().await;
     // Small batches: most of the key has not been read when its head fails.
     let options = RelayOptions { batch_messages_max: 2, ..RelayOptions::default() };

@@ -183,7 +183,7 @@ async fn w7_batches_shrink_to_what_the_receiver_manages() {
     let mut firsts: Vec<String> = Vec::new();
     sent.iter().for_each(|id| {
         if !firsts.contains(id) {
-            firsts.push(id.clone())
+            firsts.push(id.clone());
         }
     });
     assert_eq!(firsts, ids, "order is kept");
