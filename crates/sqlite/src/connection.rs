@@ -53,6 +53,15 @@ impl Opener {
                 ),
             ));
         }
+        if connection.is_readonly(rusqlite::MAIN_DB).map_err(wrap("open the writer"))? {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!(
+                    "{} cannot be written: check its permissions and those of its directory",
+                    self.path.display()
+                ),
+            ));
+        }
         // Checkpoints run when the writer says so, not inside somebody's commit.
         connection.execute_batch("PRAGMA wal_autocheckpoint = 0").map_err(wrap("set up the writer"))?;
         set_synchronous(&connection, durability)?;
@@ -116,7 +125,10 @@ impl Opener {
         if bytes == 0 || bytes > bytes_max {
             return Ok(());
         }
-        check_damage(&self.open()?, &self.path)
+        let connection = self.open()?;
+        let verdict = check_damage(&connection, &self.path);
+        crate::writer::close_without_checkpoint(connection);
+        verdict
     }
 }
 

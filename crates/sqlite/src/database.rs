@@ -34,8 +34,8 @@ struct Database {
     queue: Arc<Queue>,
     checkpointer: Option<Arc<Checkpointer>>,
     sweeper_id: String,
-    _watcher: Option<Watcher>,
-    _thread: Option<WriterThread>,
+    watcher: Option<Watcher>,
+    thread: Option<WriterThread>,
 }
 
 /// The files that are open in this process: a second writer for one of them would be a second lock holder.
@@ -125,21 +125,17 @@ impl Database {
             watcher = opener.is_plain_file().then(|| Watcher::spawn(Arc::clone(&shared))).flatten();
         }
         let sweeper_id = format!("{:016x}", options.random.next_u64());
-        Ok(Arc::new(Self {
-            shared,
-            core,
-            queue,
-            checkpointer,
-            sweeper_id,
-            _watcher: watcher,
-            _thread: thread,
-        }))
+        Ok(Arc::new(Self { shared, core, queue, checkpointer, sweeper_id, watcher, thread }))
     }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
         self.checkpointer.iter().for_each(|checkpointer| checkpointer.close());
+        // The writer finishes what is queued; then every connection goes, so that the file is closed when we are.
+        drop((self.thread.take(), self.watcher.take()));
+        crate::writer::lock(&self.core).close();
+        self.shared.readers.shut_down();
     }
 }
 

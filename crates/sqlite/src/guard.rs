@@ -32,7 +32,7 @@ impl Guard {
         let denied = Arc::clone(&user_code);
         connection
             .authorizer(Some(move |context: AuthContext<'_>| {
-                if denied.load(Ordering::Relaxed) { authorize(context.action) } else { Authorization::Allow }
+                if denied.load(Ordering::Relaxed) { authorize(&context) } else { Authorization::Allow }
             }))
             .map_err(wrap("install the authorizer"))?;
         let allowed = Arc::clone(&commit_allowed);
@@ -113,14 +113,21 @@ impl Drop for UserCode<'_> {
     }
 }
 
-fn authorize(action: AuthAction<'_>) -> Authorization {
-    match action {
+fn authorize(context: &AuthContext<'_>) -> Authorization {
+    // However it is spelt, a temporary table of the same name would stand in front of ours.
+    let reads = matches!(
+        context.action,
+        AuthAction::Read { .. } | AuthAction::Select | AuthAction::Function { .. } | AuthAction::Recursive
+    );
+    if context.database_name == Some("temp") && !reads {
+        return Authorization::Deny;
+    }
+    match context.action {
         AuthAction::Transaction { .. }
         | AuthAction::Savepoint { .. }
         | AuthAction::Attach { .. }
         | AuthAction::Detach { .. }
         | AuthAction::Pragma { .. }
-        // A temporary table of the same name would stand in front of ours.
         | AuthAction::CreateTempTable { .. }
         | AuthAction::CreateTempView { .. }
         | AuthAction::CreateTempTrigger { .. } => Authorization::Deny,

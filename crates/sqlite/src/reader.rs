@@ -23,7 +23,8 @@ struct Slots {
 /// before it to the watcher.
 pub(crate) struct Readers {
     slots: Arc<Slots>,
-    jobs: Option<Mutex<Sender<ReadJob>>>,
+    jobs: Option<Mutex<Option<Sender<ReadJob>>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
 /// All connections are closed until this is dropped.
@@ -35,11 +36,12 @@ impl Readers {
     pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
         let threads = threads.max(1);
         let slots = Arc::new(Slots { opener, slots: (0..threads + 2).map(|_| Slot::default()).collect() });
+        let mut running = Vec::new();
         let jobs = match drive {
             Drive::Manual => None,
-            Drive::Thread => Some(Mutex::new(spawn(&slots, threads)?)),
+            Drive::Thread => Some(Mutex::new(Some(spawn(&slots, threads, &mut running)?))),
         };
-        Ok(Self { slots, jobs })
+        Ok(Self { slots, jobs, threads: Mutex::new(running) })
     }
 
     /// Runs a query on a reader's thread, or on the caller's when driven manually.
@@ -52,7 +54,8 @@ impl Readers {
         let job: ReadJob = Box::new(move |slots, slot| {
             let _: Result<(), _> = reply.send(slots.with(slot, query));
         });
-        jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job).map_err(|_| closed())?;
+        let sender = jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sender.ok_or_else(closed)?.send(job).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
     }
 
@@ -62,6 +65,19 @@ impl Readers {
 
     pub(crate) fn with_watcher<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.slots.with(self.slots.slots.len() - 2, work)
+    }
+
+    /// Ends the threads and closes every connection.
+    pub(crate) fn shut_down(&self) {
+        self.jobs.iter().for_each(|jobs| drop(jobs.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != std::thread::current().id())
+        {
+            let _: std::thread::Result<()> = thread.join();
+        }
+        for slot in &self.slots.slots {
+            drop(slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 
     /// Waits for running reads, closes every connection and keeps them closed until the result is dropped.
@@ -86,12 +102,16 @@ impl Slots {
     }
 }
 
-fn spawn(slots: &Arc<Slots>, threads: usize) -> Result<Sender<ReadJob>> {
+fn spawn(
+    slots: &Arc<Slots>,
+    threads: usize,
+    running: &mut Vec<std::thread::JoinHandle<()>>,
+) -> Result<Sender<ReadJob>> {
     let (sender, receiver) = channel();
     let receiver = Arc::new(Mutex::new(receiver));
     for slot in 0..threads {
         let (slots, receiver) = (Arc::clone(slots), Arc::clone(&receiver));
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name(format!("twobox-reader-{slot}"))
             .spawn(move || {
                 while let Some(job) = next(&receiver) {
@@ -101,6 +121,7 @@ fn spawn(slots: &Arc<Slots>, threads: usize) -> Result<Sender<ReadJob>> {
             .map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "cannot start a reader").with_source(error)
             })?;
+        running.push(thread);
     }
     Ok(sender)
 }

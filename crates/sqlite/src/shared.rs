@@ -136,7 +136,12 @@ impl Shared {
     pub(crate) fn log_ends(&self, connection: &Connection) -> rusqlite::Result<Vec<i64>> {
         let read = |state: &Arc<BoxState>| {
             if !state.migrated.load(Ordering::Acquire) {
-                return Ok(0);
+                // The printed migrations may have run while the file was open.
+                let found = crate::schema::version(connection, &state.prefix, &state.sql).unwrap_or(0);
+                if found != crate::schema::version_wanted() {
+                    return Ok(0);
+                }
+                state.set_migrated();
             }
             connection.prepare_cached(&state.sql.log_end)?.query_row([&state.log_table], |row| row.get(0))
         };

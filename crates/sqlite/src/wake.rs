@@ -21,6 +21,8 @@ use crate::shared::Shared;
 const SAFETY_NET: Duration = Duration::from_secs(1);
 /// How often it looks when it cannot be told.
 const BLIND: Duration = Duration::from_millis(50);
+/// After an event the safety net is this close, and moves away from look to look.
+const AFTER_EVENT: Duration = Duration::from_millis(1);
 /// After a change of the write-ahead log the commit is visible within this time, or will not be.
 const LOOK_FOR: Duration = Duration::from_millis(20);
 const LOOK_FIRST: Duration = Duration::from_micros(20);
@@ -177,7 +179,7 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-    use super::{BLIND, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
+    use super::{AFTER_EVENT, BLIND, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
 
     /// What the watcher sleeps on.
     pub(super) struct Eyes {
@@ -209,10 +211,10 @@ mod linux {
         }
 
         /// Sleeps until something happens; says whether it was a change of a watched file.
-        fn sleep(&self) -> bool {
+        fn sleep(&self, net: Duration) -> bool {
             let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
             fds.extend(self.inotify.iter().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
-            let net = if self.inotify.is_some() { SAFETY_NET } else { BLIND };
+            let net = if self.inotify.is_some() { net } else { BLIND };
             let net = Timespec { tv_sec: net.as_secs().cast_signed(), tv_nsec: net.subsec_nanos().into() };
             let _: rustix::io::Result<usize> = poll(&mut fds, Some(&net));
             fds.get(1).is_some_and(|fd| fd.revents().contains(PollFlags::IN))
@@ -229,14 +231,20 @@ mod linux {
 
     pub(super) fn run(eyes: &Eyes, seen: &mut Seen, stopped: &AtomicBool) {
         seen.look();
+        let mut net = SAFETY_NET;
         while !stopped.load(Ordering::Acquire) {
-            if eyes.sleep() {
+            if eyes.sleep(net) {
                 eyes.drain();
                 look_for_commit(seen);
                 std::thread::sleep(seen.rest());
+                // The change we saw may have been our own, and the commit behind the event still to come.
+                net = AFTER_EVENT;
             } else {
-                eyes.watch();
+                if net >= SAFETY_NET {
+                    eyes.watch();
+                }
                 seen.look();
+                net = (net * 2).min(SAFETY_NET);
             }
         }
     }

@@ -141,6 +141,8 @@ mod tests {
         long.timing.lease = Duration::from_secs(3601);
         long.route_grace = Duration::from_secs(7200);
         assert!(refused(long).contains("lease"));
-        assert!(refused(RelayOptions { in_flight_max: 0, ..RelayOptions::default() }).contains("in_flight_max"));
+        assert!(
+            refused(RelayOptions { in_flight_max: 0, ..RelayOptions::default() }).contains("in_flight_max")
+        );
     }
 }

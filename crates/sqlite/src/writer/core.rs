@@ -353,6 +353,11 @@ impl Core {
         rest
     }
 
+    /// Closes the connection.
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+
     /// Whether it is time to look at the size of the write-ahead log.
     pub(crate) fn is_time_to_look(&self) -> bool {
         self.groups.is_multiple_of(GROUPS_PER_LOOK)

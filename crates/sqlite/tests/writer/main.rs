@@ -1,5 +1,7 @@
 //! The writer: group commit, what user SQL may do, enqueueing, sharing, load, trouble, syncing.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod control;
 mod enqueue;
 mod fixture;
