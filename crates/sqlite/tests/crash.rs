@@ -9,6 +9,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use twobox_testkit::crash::{died, run_until};
+use twobox_testkit::example;
 
 const ORDERS: usize = 12;
 
@@ -73,20 +74,11 @@ impl Files {
     }
 }
 
-fn child() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("examples").join("crash_child");
-    let remedy =
-        "plain `cargo test` builds it, otherwise `cargo build --examples` with the same features does";
-    assert!(program.exists(), "{} is missing: {remedy}", program.display());
-    program
-}
-
 /// Dies at the first passage with both boxes in one file, at the third with two files.
 fn dies_and_recovers(point: &str, passes: Passes) {
     for (nth, one_file) in [(1, true), (3, false)] {
         let files = Files::new(one_file);
-        let status = run_until(&child(), &files.arguments(), point, nth).unwrap();
+        let status = run_until(&example("crash_child"), &files.arguments(), point, nth).unwrap();
         if nth == 1 || passes == Often {
             assert!(
                 died(status),
@@ -95,7 +87,7 @@ fn dies_and_recovers(point: &str, passes: Passes) {
         } else {
             assert!(died(status) || status.success(), "{point}:{nth}: {status}");
         }
-        let again = Command::new(child())
+        let again = Command::new(example("crash_child"))
             .args(files.arguments())
             .env_remove(twobox_core::crash::VARIABLE)
             .status()
@@ -149,7 +141,7 @@ fn check(files: &Files, after: &str) {
 #[test]
 fn without_a_crash_everything_is_delivered() {
     let files = Files::new(false);
-    let status = Command::new(child()).args(files.arguments()).status().unwrap();
+    let status = Command::new(example("crash_child")).args(files.arguments()).status().unwrap();
     assert!(status.success(), "{status}");
     check(&files, "no crash");
 }

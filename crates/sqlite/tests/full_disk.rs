@@ -3,15 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
-use std::path::PathBuf;
 use std::process::Command;
 
-fn example(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop(); // the test binary's name
-    path.pop(); // deps
-    path.join("examples").join(name)
-}
+use twobox_testkit::example;
 
 /// S2: what was acknowledged is there; a commit that failed in the middle is an unknown outcome; nothing is
 /// acknowledged until the database was recovered; and that needs no restart.

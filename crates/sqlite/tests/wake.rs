@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,13 @@ use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Destination, MessageId, Source};
 use twobox_engine::{Relay, Shutdown, ShutdownHandle, SystemTimer};
 use twobox_sqlite::Sqlite;
-use twobox_testkit::{ScriptedTransport, eventually};
+use twobox_testkit::{ScriptedTransport, eventually, example};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const MESSAGES: usize = 50;
 
 /// One test at a time: they look at clocks, and one at what the whole process does.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
-/// A program among the examples of this crate, which `cargo test` builds.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    assert!(
-        program.exists(),
-        "{} is missing: plain `cargo test` builds it, otherwise `cargo build --examples` does",
-        program.display()
-    );
-    program
-}
 
 /// Another process that enqueues when it is told to. Ends when dropped.
 struct Foreign {

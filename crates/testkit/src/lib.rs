@@ -5,14 +5,17 @@
 //! - [`VirtualClock`]: time that jumps to the next timer on a paused runtime, so a day takes no time.
 //! - [`SeededRandom`]: chance that repeats.
 //! - [`ScriptedTransport`]: answers as the test says, and remembers what it was given.
+//! - [`example`]: finds a program that a test starts as a process.
 //! - [`crash`]: runs a program that dies at a named crash point.
 
 mod clock;
 pub mod conformance;
 pub mod crash;
+mod program;
 mod transport;
 mod wait;
 
 pub use crate::clock::{ManualClock, SeededRandom, VirtualClock};
+pub use crate::program::example;
 pub use crate::transport::ScriptedTransport;
 pub use crate::wait::eventually;
