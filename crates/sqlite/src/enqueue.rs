@@ -1,6 +1,6 @@
 //! Enqueueing: into a transaction on the writer, into the caller's own, or as plain SQL.
 
-use rusqlite::types::Value;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use twobox_core::name::OnceKey;
 use twobox_core::{Error, ErrorKind, Message, MessageId, Result};
@@ -49,6 +49,10 @@ impl Once {
     label = "expected a `SqliteTx` or a `rusqlite` connection inside a transaction"
 )]
 pub trait Enqueue: sealed::Sealed {
+    /// Appends a message.
+    #[doc(hidden)]
+    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()>;
+
     /// Runs a statement and returns how many rows it changed.
     #[doc(hidden)]
     fn run(&mut self, db: &Sqlite, insert: &Insert) -> Result<usize>;
@@ -67,6 +71,11 @@ mod sealed {
 }
 
 impl Enqueue for SqliteTx<'_> {
+    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+        let columns = Columns::of(message);
+        self.execute(&db.state.sql.append, columns.params()).map(drop)
+    }
+
     fn run(&mut self, _: &Sqlite, insert: &Insert) -> Result<usize> {
         self.execute(&insert.sql, params_from_iter(&insert.params))
     }
@@ -77,6 +86,10 @@ impl Enqueue for SqliteTx<'_> {
 }
 
 impl Enqueue for Connection {
+    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+        append(self, db, message)
+    }
+
     fn run(&mut self, db: &Sqlite, insert: &Insert) -> Result<usize> {
         db.check_caller(self)?;
         run(self, insert)
@@ -90,6 +103,10 @@ impl Enqueue for Connection {
 macro_rules! through_connection {
     ($($type:ident)*) => {$(
         impl Enqueue for rusqlite::$type<'_> {
+            fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+                append(self, db, message)
+            }
+
             fn run(&mut self, db: &Sqlite, insert: &Insert) -> Result<usize> {
                 db.check_caller(self)?;
                 run(self, insert)
@@ -103,6 +120,61 @@ macro_rules! through_connection {
 }
 
 through_connection! { Transaction Savepoint }
+
+fn append(connection: &Connection, db: &Sqlite, message: &Message) -> Result<()> {
+    db.check_caller(connection)?;
+    let columns = Columns::of(message);
+    connection
+        .prepare_cached(&db.state.sql.append)
+        .and_then(|mut statement| statement.execute(columns.params()))
+        .map(drop)
+        .map_err(wrap("enqueue"))
+}
+
+/// A message as the columns of the log that are not plainly its fields.
+struct Columns<'a> {
+    message: &'a Message,
+    headers: Option<String>,
+    due: Option<i64>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(message: &'a Message) -> Self {
+        let headers = (!message.headers.is_empty()).then(|| message.headers.to_json());
+        let due = (message.available > message.created).then(|| message.available.as_micros());
+        Self { message, headers, due }
+    }
+
+    /// The values of `append.sql`, in their order.
+    fn values(&self) -> [ToSqlOutput<'_>; 13] {
+        let message = self.message;
+        let text = |text: &'a str| ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()));
+        let optional = |text: Option<&'a str>| {
+            ToSqlOutput::Borrowed(text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())))
+        };
+        let integer = |value: i64| ToSqlOutput::Borrowed(ValueRef::Integer(value));
+        let headers = self.headers.as_deref().map_or(ValueRef::Null, |json| ValueRef::Text(json.as_bytes()));
+        [
+            text(message.id.as_str()),
+            text(message.source.as_str()),
+            text(message.destination.as_str()),
+            text(message.endpoint.as_str()),
+            text(message.message_type.as_str()),
+            ToSqlOutput::Borrowed(ValueRef::Blob(message.payload.as_bytes())),
+            text(&message.content_type),
+            optional(message.correlation_id.as_ref().map(AsRef::as_ref)),
+            optional(message.ordering_key.as_ref().map(AsRef::as_ref)),
+            ToSqlOutput::Borrowed(headers),
+            integer(message.created.as_micros()),
+            self.due.map_or(ToSqlOutput::Borrowed(ValueRef::Null), integer),
+            integer(message.expires.as_micros()),
+        ]
+    }
+
+    fn params(&self) -> impl rusqlite::Params + '_ {
+        params_from_iter(self.values())
+    }
+}
 
 fn run(connection: &Connection, insert: &Insert) -> Result<usize> {
     connection
@@ -129,7 +201,7 @@ impl Sqlite {
     /// [`Invalid`](ErrorKind::Invalid) if `tx` is a connection to another file or is not in a transaction;
     /// otherwise the statement's error.
     pub fn append(&self, tx: &mut impl Enqueue, message: &Message) -> Result<()> {
-        tx.run(self, &self.insert(message)).map(drop)
+        tx.append(self, message)
     }
 
     /// Appends a message unless one was appended under the same source and key before (L8). For callers that
@@ -161,27 +233,16 @@ impl Sqlite {
     /// transaction; the relay notices when it commits.
     #[must_use]
     pub fn insert(&self, message: &Message) -> Insert {
-        let optional = |name: Option<&str>| name.map_or(Value::Null, |name| Value::Text(name.into()));
-        let headers = (!message.headers.is_empty()).then(|| message.headers.to_json());
-        let due = (message.available > message.created).then(|| message.available.as_micros());
-        Insert {
-            sql: self.state.sql.append.clone(),
-            params: vec![
-                text(&message.id),
-                text(&message.source),
-                text(&message.destination),
-                text(&message.endpoint),
-                Value::Text(message.message_type.as_str().into()),
-                Value::Blob(message.payload.as_bytes().to_vec()),
-                Value::Text(message.content_type.clone()),
-                optional(message.correlation_id.as_ref().map(AsRef::as_ref)),
-                optional(message.ordering_key.as_ref().map(AsRef::as_ref)),
-                headers.map_or(Value::Null, Value::Text),
-                Value::Integer(message.created.as_micros()),
-                due.map_or(Value::Null, Value::Integer),
-                Value::Integer(message.expires.as_micros()),
-            ],
-        }
+        let owned = |value: &ToSqlOutput<'_>| match value {
+            ToSqlOutput::Borrowed(ValueRef::Integer(value)) => Value::Integer(*value),
+            ToSqlOutput::Borrowed(ValueRef::Text(text)) => {
+                Value::Text(String::from_utf8_lossy(text).into_owned())
+            }
+            ToSqlOutput::Borrowed(ValueRef::Blob(bytes)) => Value::Blob(bytes.to_vec()),
+            _ => Value::Null, // the values of a message are of no other kind
+        };
+        let params = Columns::of(message).values().iter().map(owned).collect();
+        Insert { sql: self.state.sql.append.clone(), params }
     }
 
     /// Refuses a connection with which the promise would not hold (S1).

@@ -43,6 +43,12 @@ impl Prefix {
     }
 }
 
+/// A statement without its comments and line breaks: statements are found in their cache by their text.
+fn terse(sql: &str) -> String {
+    let lines = sql.lines().map(|line| line.split("--").next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// The migrations in their order; a database's version is how many of them it has seen.
 pub(crate) const MIGRATIONS: [(&str, &str); 1] =
     [("0001_create_boxes", include_str!("../sql/migrations/0001_create_boxes.sql"))];
@@ -57,7 +63,7 @@ macro_rules! statements {
 
         impl Sql {
             pub(crate) fn new(prefix: &Prefix) -> Self {
-                Self { $($name: prefix.apply(include_str!(concat!("../sql/", $path))),)* }
+                Self { $($name: prefix.apply(&terse(include_str!(concat!("../sql/", $path)))),)* }
             }
 
             /// Path and text of every statement.
@@ -103,6 +109,7 @@ statements! {
     join_waiting = "outbox/join_waiting.sql";
     key_head = "outbox/key_head.sql";
     key_held = "outbox/key_held.sql";
+    lane_destination = "outbox/lane_destination.sql";
     lanes = "outbox/lanes.sql";
     log_end = "outbox/log_end.sql";
     mark_replayed = "outbox/mark_replayed.sql";

@@ -60,10 +60,13 @@ fn lead(tx: &mut SqliteTx<'_>, me: &str, now: Timestamp) -> Result<bool> {
 /// Trims what was sent long ago: log rows of each lane behind its own cursor, then waiting rows.
 fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
     let lanes = tx.query(&tx.sql.sweep_lanes, [], |row| {
-        Ok((row.get::<i64>(0)?, row.get::<String>(1)?, row.get::<String>(2)?, row.get::<i64>(3)?))
+        // A name that is no text at all stays: nothing of its lane is ever trimmed, and nobody else's is kept.
+        let names = row.get::<String>(1).ok().zip(row.get::<String>(2).ok());
+        Ok((row.get::<i64>(0)?, names, row.get::<i64>(3)?))
     })?;
     let mut room = batch;
-    for (lane, source, destination, cursor) in lanes {
+    for (lane, names, cursor) in lanes {
+        let Some((source, destination)) = names else { continue };
         while room > 0 {
             let receipt = tx.query_optional(&tx.sql.old_receipt, [lane], |row| {
                 Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))

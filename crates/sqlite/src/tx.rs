@@ -36,6 +36,11 @@ impl<'r> Row<'r> {
         Self(row)
     }
 
+    /// The text of a column, with what is not text replaced.
+    pub(crate) fn get_lossy(&self, column: usize) -> Result<Option<String>> {
+        crate::row::lossy(self.0, column).map_err(wrap("read a column"))
+    }
+
     /// The value of a column, by index or name.
     ///
     /// # Errors

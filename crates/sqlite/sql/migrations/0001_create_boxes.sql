@@ -1,7 +1,7 @@
 -- The outbox as a log with cursors, the inbox as a row per message, and the views people expect.
 -- `/*p*/` is where the table prefix goes; the file runs as it stands with the default, empty one.
 
--- One insert per message, never updated. Names may not contain control characters (1-31, 127-159). AUTOINCREMENT, because a reused seq below a cursor would be skipped.
+-- One insert per message, never updated. AUTOINCREMENT, because a reused seq below a cursor would be skipped.
 -- The defaults let any language enqueue with a plain INSERT; see docs/SQL.md.
 CREATE TABLE /*p*/outbox_log (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -14,12 +14,9 @@ CREATE TABLE /*p*/outbox_log (
             0x8000 | (random() & 0x3fff),
             random() & 0xffffffffffff))
         CHECK (length(message_id) BETWEEN 1 AND 255),
-    source         TEXT NOT NULL CHECK (
-        length(source) BETWEEN 1 AND 255 AND source NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
-    destination    TEXT NOT NULL CHECK (
-        length(destination) BETWEEN 1 AND 255 AND destination NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
-    endpoint       TEXT NOT NULL CHECK (
-        length(endpoint) BETWEEN 1 AND 255 AND endpoint NOT GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'),
+    source         TEXT NOT NULL CHECK (length(source) BETWEEN 1 AND 255),
+    destination    TEXT NOT NULL CHECK (length(destination) BETWEEN 1 AND 255),
+    endpoint       TEXT NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
     message_type   TEXT NOT NULL DEFAULT 'Signal'
         -- Written out: a list of this length would build a small b-tree for every insert.
         CHECK (message_type = 'Signal' OR message_type = 'Command' OR message_type = 'PushCall'

@@ -50,9 +50,7 @@ impl LaneStore for Sqlite {
         self.read(|connection, sql| {
             let mut statement = connection.prepare_cached(&sql.lanes).map_err(wrap("list lanes"))?;
             let rows = statement.query_map([], |row| Ok(status(row))).map_err(wrap("list lanes"))?;
-            // A name that is not legal can only come from a database that was tampered with: the rest is shown.
-            let statuses = rows.map(|row| row.map_err(wrap("list lanes"))).collect::<Result<Vec<_>>>()?;
-            Ok(statuses.into_iter().filter_map(Result::ok).collect())
+            rows.map(|row| row.map_err(wrap("list lanes"))?).collect()
         })
         .await
     }
@@ -141,7 +139,7 @@ impl Sqlite {
         let rows = tx.query(&tx.sql.held_lanes, values, |row| {
             Ok((
                 row.get::<i64>(0)?,
-                row.get::<String>(1).unwrap_or_default(),
+                row.get_lossy(1)?.unwrap_or_default(),
                 row.get::<i64>(2)?,
                 row.get(3)?,
                 row.get::<i64>(4)?,
@@ -149,15 +147,7 @@ impl Sqlite {
         })?;
         let mut held = Vec::with_capacity(rows.len());
         for (lane, destination, token, cursor, registered_at) in rows {
-            // The schema keeps such names out; one that got past it must not stop all others (S19).
-            let Ok(destination) = Destination::new(destination) else {
-                tracing::error!(
-                    lane,
-                    "a lane has a destination that is no legal name; its messages cannot be sent"
-                );
-                tx.execute(&tx.sql.release_lane, [lane, token])?;
-                continue;
-            };
+            let destination = legible(&destination);
             let routed = take.destinations.contains(&destination);
             if !routed && registered_at > unrouted {
                 tx.execute(&tx.sql.release_lane, [lane, token])?;
@@ -175,13 +165,24 @@ impl Sqlite {
     }
 }
 
+/// Stands for what is not legal in a name.
+pub(super) const ILLEGIBLE: char = char::REPLACEMENT_CHARACTER;
+
+/// A destination's name. One that is not legal, which a plain INSERT can cause, is made legible: its lane is like
+/// one that nobody routes, and its messages become dead letters (S19).
+fn legible(destination: &str) -> Destination {
+    let legal = |c: char| if c.is_control() { ILLEGIBLE } else { c };
+    let name: String = destination.chars().map(legal).take(twobox_core::name::NAME_CHARS_MAX).collect();
+    Destination::new(name).unwrap_or_else(|_| Destination::new("?").expect("a legal name"))
+}
+
 fn status(row: &rusqlite::Row<'_>) -> Result<LaneStatus> {
     let row = Row::new(row);
     let time = |column: usize| row.get::<Option<i64>>(column).map(|at| at.map(Timestamp::from_micros));
     let count = |column: usize| row.get::<i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
-    let (source, destination) = (row.get::<String>(1)?, row.get::<String>(2)?);
-    let mut status =
-        LaneStatus::new(LaneId(row.get(0)?), Source::new(source)?, Destination::new(destination)?);
+    let (source, destination) =
+        (row.get_lossy(1)?.unwrap_or_default(), row.get_lossy(2)?.unwrap_or_default());
+    let mut status = LaneStatus::new(LaneId(row.get(0)?), Source::new(source)?, legible(&destination));
     status.owner = row.get(3)?;
     status.held_since = time(4)?;
     status.held_error = row.get(5)?;

@@ -11,6 +11,7 @@ use twobox_core::ports::{
 use twobox_core::{Result, Timestamp, crash_point};
 
 use super::keys::{TouchedKeys, holds};
+use super::lanes::ILLEGIBLE;
 use super::lease_lost;
 use crate::error::wrap;
 use crate::row::Decoder;
@@ -64,11 +65,7 @@ fn read_chunk(
     ttl: std::time::Duration,
     now: Timestamp,
 ) -> rusqlite::Result<LogChunk<i64>> {
-    let lanes: HashMap<(&[u8], &[u8]), LaneId> = read
-        .lanes
-        .iter()
-        .map(|lease| ((lease.source.as_str().as_bytes(), lease.destination.as_str().as_bytes()), lease.lane))
-        .collect();
+    let lanes = lanes_by_name(connection, sql, &read.lanes)?;
     let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more: false, now };
     let limit = i64::try_from(read.scan_max).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql.read_log)?;
@@ -78,7 +75,8 @@ fn read_chunk(
     while let Some(row) = rows.next()? {
         chunk.scanned = row.get(0)?;
         scanned += 1;
-        let Some(&lane) = lanes.get(&(raw(row, 1)?, raw(row, 2)?)) else { continue };
+        let (source, destination) = (raw(row, 1)?, raw(row, 2)?);
+        let Some(&lane) = lanes.get(source).and_then(|lanes| lanes.get(destination)) else { continue };
         let message = decoder.message(row, 0);
         bytes += message.as_ref().map_or(0, |message| message.payload.len());
         chunk.entries.push(LogEntry { lane, position: chunk.scanned, message });
@@ -89,6 +87,29 @@ fn read_chunk(
     }
     chunk.more = scanned >= read.scan_max;
     Ok(chunk)
+}
+
+/// Lanes by the bytes of their source and destination.
+type LanesByName = HashMap<Vec<u8>, HashMap<Vec<u8>, LaneId>>;
+
+fn lanes_by_name(
+    connection: &rusqlite::Connection,
+    sql: &Sql,
+    leases: &[LaneLease<i64>],
+) -> rusqlite::Result<LanesByName> {
+    let mut lanes = LanesByName::new();
+    for lease in leases {
+        let name = lease.destination.as_str();
+        // A name that was made legible is not what stands in the log.
+        let destination = if name.contains(ILLEGIBLE) {
+            let mut statement = connection.prepare_cached(&sql.lane_destination)?;
+            statement.query_row([lease.lane.0], |row| raw(row, 0).map(<[u8]>::to_vec))?
+        } else {
+            name.as_bytes().to_vec()
+        };
+        lanes.entry(lease.source.as_str().into()).or_default().insert(destination, lease.lane);
+    }
+    Ok(lanes)
 }
 
 /// A column's bytes, whatever its type: rows of other services need not even be text to be passed over.

@@ -12,7 +12,7 @@ use super::job::Job;
 use crate::sql::Sql;
 
 /// How often the consumer looks before it goes to sleep.
-const SPINS: u32 = 50;
+const SPINS: u32 = 200;
 
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
