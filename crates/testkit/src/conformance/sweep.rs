@@ -91,13 +91,16 @@ pub async fn s18_dead_letters_are_never_swept<F: StoreFixture>() {
     let rejected = message(&fixture, "rejected", "billing");
     let reject = |_: &Message| Some(HandlerScript::EffectThenReject);
     deliver(&fixture, std::slice::from_ref(&rejected), reject).await;
+    let done = message(&fixture, "done", "billing");
+    deliver(&fixture, std::slice::from_ref(&done), |_| Some(HandlerScript::Effect)).await;
     fixture.clock().advance(DAY * 365);
     deliver(&fixture, &[message(&fixture, "new", "billing")], |_| Some(HandlerScript::Effect)).await;
     while sweep(&fixture, &SweepPlan::default()).await.more {}
     assert_eq!(fixture.status("dead").await.expect("stays").0, "Failed");
     assert_eq!(fixture.status("waiting").await.expect("stays").0, "Pending");
-    let answer = deliver(&fixture, &[rejected], |_| Some(HandlerScript::Effect)).await.remove(0);
-    assert!(matches!(answer, Answer::Rejected { .. }), "{answer:?}");
+    let answers = deliver(&fixture, &[rejected, done], |_| Some(HandlerScript::Effect)).await;
+    assert!(matches!(answers[0], Answer::Rejected { .. }), "still known: {answers:?}");
+    assert_eq!(answers[1], Answer::TooOld, "what was done is forgotten");
 }
 
 /// S9: a longer window later does not bring the watermark down.

@@ -273,6 +273,17 @@ pub async fn l5_scheduled_for_tomorrow_is_no_part_of_its_key<F: StoreFixture>() 
     assert_eq!(due(&fixture, &lease).await, ["tomorrow"]);
 }
 
+/// L5: who joins a key later comes later, whenever it was enqueued.
+pub async fn l5_what_joins_later_comes_later<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let mut soon = keyed(&fixture, "soon", "k");
+    soon.available = soon.created.plus(Duration::from_secs(1));
+    let messages = vec![(soon, None), (keyed(&fixture, "first", "k"), Some(failed(1)))];
+    let (lease, _) = wait_with(&fixture, messages).await;
+    fixture.clock().advance(DELAY);
+    assert_eq!(due(&fixture, &lease).await, ["first", "soon"]);
+}
+
 /// S5 for waiting rows.
 pub async fn a_stale_lease_settles_no_waiting_row<F: StoreFixture>() {
     let fixture = F::fresh().await;
