@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, DeliveryError, Transport};
+use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
 use twobox_core::system::SystemRandom;
 use twobox_core::{Destination, Message, Response, Source};
 use twobox_engine::{Relay, Shutdown, ShutdownHandle, SystemTimer};
@@ -27,12 +27,16 @@ struct Sink {
 }
 
 impl Transport for Sink {
-    fn deliver(&self, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
+    fn deliver(
+        &self,
+        _: &Arc<Link>,
+        batch: Vec<Arc<Message>>,
+    ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let count = batch.len() as u64;
         if self.received.fetch_add(count, Ordering::Relaxed) + count >= self.wanted {
             self.complete.notify_one();
         }
-        let answers = vec![Answer::Done(Response::empty()); batch.len()];
+        let answers = vec![Answer::Done(Some(Response::empty())); batch.len()];
         Box::pin(async move { Ok(answers) })
     }
 }

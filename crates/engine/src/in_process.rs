@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use twobox_core::Message;
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, DeliveryError, InboxStore, Transport};
-
-use crate::Receiver;
+use twobox_core::ports::{Answer, DeliveryError, Link, Receive, Transport};
 
 /// Carries messages to a receiver in the same process.
-pub struct InProcess<S: InboxStore> {
-    receiver: Receiver<S>,
+#[derive(Clone)]
+pub struct InProcess {
+    receiver: Arc<dyn Receive>,
     budget: Duration,
 }
 
-impl<S: InboxStore> InProcess<S> {
+impl InProcess {
     /// A transport to `receiver`.
     #[must_use]
-    pub fn to(receiver: Receiver<S>) -> Self {
-        Self { receiver, budget: Duration::from_secs(5) }
+    pub fn to(receiver: impl Receive) -> Self {
+        Self { receiver: Arc::new(receiver), budget: Duration::from_secs(5) }
     }
 
     /// How long the receiver may work on a request before it answers what it has. Default 5 s: half of a
@@ -32,11 +31,15 @@ impl<S: InboxStore> InProcess<S> {
     }
 }
 
-impl<S: InboxStore> Transport for InProcess<S> {
-    fn deliver(&self, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
-        let (receiver, budget) = (self.receiver.clone(), self.budget);
+impl Transport for InProcess {
+    fn deliver(
+        &self,
+        _: &Arc<Link>,
+        batch: Vec<Arc<Message>>,
+    ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
+        let answers = self.receiver.receive(batch, self.budget);
         Box::pin(async move {
-            receiver.receive(batch, budget).await.map_err(|error| {
+            answers.await.map_err(|error| {
                 // A store that is in trouble is nobody's fault: no message may be charged for it.
                 DeliveryError::unreachable("the receiver's store cannot answer").with_source(error)
             })
@@ -44,8 +47,8 @@ impl<S: InboxStore> Transport for InProcess<S> {
     }
 }
 
-impl<S: InboxStore> fmt::Debug for InProcess<S> {
+impl fmt::Debug for InProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InProcess").field("receiver", &self.receiver).finish_non_exhaustive()
+        f.debug_struct("InProcess").field("budget", &self.budget).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 use twobox_core::{Clock, Error, ErrorKind, Random, Result};
@@ -10,6 +11,7 @@ use twobox_core::{Clock, Error, ErrorKind, Random, Result};
 use crate::connection::Opener;
 use crate::guard::Inside;
 use crate::options::{Drive, Options, SqliteBuilder};
+use crate::presence::{self, Presence};
 use crate::reader::Readers;
 use crate::shared::{BoxState, FileIdentity, Shared, touch};
 use crate::wake::Watcher;
@@ -34,6 +36,7 @@ struct Database {
     queue: Arc<Queue>,
     checkpointer: Option<Arc<Checkpointer>>,
     sweeper_id: String,
+    presence: OnceLock<Option<Presence>>,
     watcher: Option<Watcher>,
     thread: Option<WriterThread>,
 }
@@ -125,7 +128,16 @@ impl Database {
             watcher = opener.is_plain_file().then(|| Watcher::spawn(Arc::clone(&shared))).flatten();
         }
         let sweeper_id = format!("{:016x}", options.random.next_u64());
-        Ok(Arc::new(Self { shared, core, queue, checkpointer, sweeper_id, watcher, thread }))
+        Ok(Arc::new(Self {
+            shared,
+            core,
+            queue,
+            checkpointer,
+            sweeper_id,
+            presence: OnceLock::new(),
+            watcher,
+            thread,
+        }))
     }
 }
 
@@ -281,6 +293,24 @@ impl Sqlite {
     /// Who sweeps, when several processes could.
     pub(crate) fn sweeper_id(&self) -> String {
         self.database.sweeper_id.clone()
+    }
+
+    /// The name under which lanes are leased: others can tell from it whether this process still lives. The first
+    /// call makes a file, so a process that does not relay leaves none.
+    pub(crate) fn owner(&self, owner: &str) -> String {
+        let presence = self.database.presence.get_or_init(|| {
+            let opener = &self.database.shared.opener;
+            let name = format!("{:016x}", self.options.random.next_u64());
+            let micros = u64::try_from(self.options.clock.now().as_micros()).unwrap_or(0);
+            let now = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+            opener.is_plain_file().then(|| Presence::show(&opener.path, name, now)).flatten()
+        });
+        presence.as_ref().map_or_else(|| owner.into(), |presence| presence.owner(owner))
+    }
+
+    /// Whether the process that leases lanes under this name is known to be dead.
+    pub(crate) fn is_dead(&self, owner: &str) -> bool {
+        presence::is_dead(self.path(), owner)
     }
 
     pub(crate) fn epoch(&self) -> u64 {

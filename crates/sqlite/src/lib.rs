@@ -14,6 +14,7 @@ mod guard;
 mod inbox;
 mod options;
 mod outbox;
+mod presence;
 mod reader;
 mod row;
 mod schema;

@@ -100,6 +100,7 @@ statements! {
     find = "outbox/find.sql";
     followers = "outbox/followers.sql";
     has_scheduled_due = "outbox/has_scheduled_due.sql";
+    free_lanes = "outbox/free_lanes.sql";
     held_lanes = "outbox/held_lanes.sql";
     hold_lane = "outbox/hold_lane.sql";
     inbox_get = "inbox/get.sql";
@@ -135,6 +136,8 @@ statements! {
     register_lane = "outbox/register_lane.sql";
     release_key = "outbox/release_key.sql";
     release_lane = "outbox/release_lane.sql";
+    owners = "outbox/owners.sql";
+    register_all = "outbox/register_all.sql";
     renew_lanes = "outbox/renew_lanes.sql";
     replay_new_id = "outbox/replay_new_id.sql";
     replay_same_id = "outbox/replay_same_id.sql";

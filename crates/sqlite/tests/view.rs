@@ -264,6 +264,7 @@ async fn take(fixture: &SqliteFixture) -> LaneLease<i64> {
         owner: "relay".into(),
         source: Source::new("shop").unwrap(),
         destinations: vec![Destination::new("billing").unwrap()],
+        everywhere: false,
         lease: Duration::from_secs(3_000),
         retries_max: 5,
         route_grace: Duration::from_secs(600),

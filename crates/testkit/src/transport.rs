@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, DeliveryError, Transport};
+use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
 use twobox_core::{Message, Response};
 use twobox_engine::Timer;
 
@@ -81,11 +81,11 @@ impl ScriptedTransport {
 
 /// "Done" for every message.
 fn all_done(batch: &[Arc<Message>]) -> Vec<Answer> {
-    vec![Answer::Done(Response::empty()); batch.len()]
+    vec![Answer::Done(Some(Response::empty())); batch.len()]
 }
 
 impl Transport for ScriptedTransport {
-    fn deliver(&self, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Outcome> {
+    fn deliver(&self, _: &Arc<Link>, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Outcome> {
         let mut requests = self.lock();
         let outcome = (self.script)(requests.len(), &batch);
         requests.push(batch);

@@ -1,8 +1,10 @@
 //! Lanes: one per source and destination, leased by one relay at a time.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::Link;
 use crate::{Destination, Result, Source, Timestamp};
 
 /// Identifies a lane within one store.
@@ -14,10 +16,8 @@ pub struct LaneId(pub i64);
 pub struct LaneLease<P> {
     /// The lane.
     pub lane: LaneId,
-    /// Whose messages.
-    pub source: Source,
-    /// Where they go.
-    pub destination: Destination,
+    /// Whose messages, where they go, and from which outbox.
+    pub link: Arc<Link>,
     /// Fencing token: every write through this lease applies only while it is the lane's newest.
     pub token: i64,
     /// Which opening of the store the lease was taken from. A store that reopens refuses older leases, because
@@ -38,6 +38,8 @@ pub struct TakeLanes {
     pub source: Source,
     /// Destinations it can reach; registering them keeps their messages from failing as *no route*.
     pub destinations: Vec<Destination>,
+    /// Whether it has a transport for every other destination as well. It then takes every lane of the source.
+    pub everywhere: bool,
     /// How long the leases last without renewal.
     pub lease: Duration,
     /// Retries its policy allows; shown to operators beside each message (RF-02).
@@ -100,12 +102,22 @@ impl LaneStatus {
     }
 }
 
+/// What a look for new destinations has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// Whether a destination got a lane.
+    pub found: bool,
+    /// Whether there is more to look at.
+    pub more: bool,
+}
+
 /// Leasing lanes.
 pub trait LaneStore: Clone + Send + Sync + 'static {
     /// A place in the log. Everything up to a lane's cursor is settled.
     type Position: Clone + Ord + std::fmt::Debug + Send + Sync + 'static;
 
-    /// Registers the destinations, renews what `owner` holds, takes what is free or has expired, and returns
+    /// Registers the destinations, renews what `owner` holds, takes what is free, has expired or belongs to an owner
+    /// that the store knows to be dead, and returns
     /// every lane of the source that `owner` now holds. A renewed lease keeps its token, a taken one gets a
     /// fresh, higher one. Lanes that nobody has registered for the grace period come back as not routed.
     fn take_lanes(
@@ -129,7 +141,6 @@ pub trait LaneStore: Clone + Send + Sync + 'static {
     /// All lanes, for operators.
     fn lanes(&self) -> impl Future<Output = Result<Vec<LaneStatus>>> + Send;
 
-    /// Looks at part of the log for destinations that have no lane yet, so that they get one (L6). Returns
-    /// whether there is more to look at.
-    fn discover_lanes(&self, source: &Source) -> impl Future<Output = Result<bool>> + Send;
+    /// Looks at part of the log for destinations that have no lane yet, so that they get one (L6).
+    fn discover_lanes(&self, source: &Source) -> impl Future<Output = Result<Discovered>> + Send;
 }

@@ -5,11 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::BoxFuture;
-use crate::{BoxError, Message, Response};
+use crate::{BoxError, Destination, Message, Response, Result, Source};
+
+/// Who sends to whom: what a transport knows about a request, also about a probe, which has no messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whose messages.
+    pub source: Source,
+    /// Where they go.
+    pub destination: Destination,
+    /// The instance of the outbox they come from (L7). A second outbox under the same source has another.
+    pub outbox: String,
+}
 
 /// Carries batches to one destination. Chosen by name at run time, hence object-safe.
 pub trait Transport: Send + Sync + 'static {
-    /// Delivers the messages in order and returns one answer per message, in the same order.
+    /// Delivers the messages of `link` in order and returns one answer per message, in the same order.
     ///
     /// An empty batch is a probe: it asks whether the receiver answers at all, and has no effect there.
     /// The future may be dropped at any time; whether the messages arrived is then unknown, which is
@@ -17,19 +28,42 @@ pub trait Transport: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DeliveryError`] when the request as a whole failed. No message is charged for that (L3).
-    fn deliver(&self, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>>;
+    fn deliver(
+        &self,
+        link: &Arc<Link>,
+        batch: Vec<Arc<Message>>,
+    ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>>;
 }
 
 const _: fn(&dyn Transport) = |_| {}; // fails to build if someone breaks that
+
+/// Takes batches from a transport: the far end of [`Transport`].
+pub trait Receive: Send + Sync + 'static {
+    /// Handles messages in order and answers each once its outcome is durable, within about `budget`.
+    ///
+    /// The messages' source must be authentic: it is part of the dedup key. Dropping the future does not stop
+    /// handlers that have begun; the outcome is found by delivering again.
+    ///
+    /// # Errors
+    /// When nothing can be said about any of them; then none may be acknowledged, and none is to blame.
+    fn receive(
+        &self,
+        messages: Vec<Arc<Message>>,
+        budget: Duration,
+    ) -> BoxFuture<'static, Result<Vec<Answer>>>;
+}
+
+const _: fn(&dyn Receive) = |_| {}; // as above
 
 /// What the receiver says about one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The effect is committed.
-    Done(Response),
-    /// It had been committed before; this is the stored response.
-    Duplicate(Response),
+    /// The effect is committed. The response is left out of an answer that would become too large with it;
+    /// whoever wants it delivers the message again, alone.
+    Done(Option<Response>),
+    /// It had been committed before; this is the stored response, left out as above.
+    Duplicate(Option<Response>),
     /// Another delivery of the same message is being handled (S7). Not a failure.
     InProgress {
         /// When to ask again.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, InboxStore, KeyGate};
+use twobox_core::ports::{Answer, InboxStore, KeyGate, Receive};
 use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result};
 
 use self::in_flight::InFlight;
@@ -163,6 +163,17 @@ fn answer_in_progress(
         let answer = if held { Answer::Held } else { Answer::InProgress { after: IN_FLIGHT_AFTER } };
         gate.note(&messages[at], &answer);
         answers[at] = Some(answer);
+    }
+}
+
+impl<S: InboxStore> Receive for Receiver<S> {
+    fn receive(
+        &self,
+        messages: Vec<Arc<Message>>,
+        budget: Duration,
+    ) -> BoxFuture<'static, Result<Vec<Answer>>> {
+        let this = self.clone();
+        Box::pin(async move { Receiver::receive(&this, messages, budget).await })
     }
 }
 

@@ -1,7 +1,9 @@
 //! What happens to a relay, and what it makes of it.
 
 use twobox_core::Error;
-use twobox_core::ports::{Answer, DeliveryError, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled};
+use twobox_core::ports::{
+    Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled,
+};
 
 use super::lane::{Lane, Verdict};
 use super::reader::Target;
@@ -21,7 +23,7 @@ pub(super) enum Event<P> {
     /// Lanes were taken and renewed, asked for at this monotonic time.
     Lanes { asked: std::time::Duration, result: Result<Vec<LaneLease<P>>, Error> },
     /// New destinations were looked for; there may be more.
-    Discovered(Result<bool, Error>),
+    Discovered(Result<Discovered, Error>),
     /// A part of the log was read.
     Read(Target<P>, Result<LogChunk<P>, Error>),
     /// Waiting rows were looked at.
@@ -47,7 +49,11 @@ impl<S: OutboxStore> Run<S> {
             Event::Lanes { asked, result } => self.lanes_taken(asked, result),
             Event::Discovered(result) => {
                 self.discovering = false;
-                self.discover_more = self.logged(result, "look for new destinations").unwrap_or(false);
+                let discovered = self.logged(result, "look for new destinations");
+                self.discover_more = discovered.is_some_and(|discovered| discovered.more);
+                if discovered.is_some_and(|discovered| discovered.found) && self.relay.fallback.is_some() {
+                    self.take_at = self.relay.timer.monotonic(); // it has a route at once
+                }
             }
             Event::Read(target, result) => {
                 self.reader.reading = false;

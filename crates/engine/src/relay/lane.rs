@@ -503,7 +503,7 @@ fn plan<P: Clone>(entry: &LogEntry<P>, now: Timestamp, routed: bool) -> Item<P> 
 }
 
 fn no_route<P>(lease: &LaneLease<P>) -> Fate {
-    Fate::dead(Reason::NoRoute, format!("no live process has registered {}", lease.destination))
+    Fate::dead(Reason::NoRoute, format!("no live process has registered {}", lease.link.destination))
 }
 
 /// The lifecycle's decision about a message. `None`: scheduled for later, or nothing happened to it.

@@ -29,6 +29,8 @@ pub struct Relay<S: OutboxStore> {
     store: S,
     source: Source,
     transports: BTreeMap<Destination, Arc<dyn Transport>>,
+    /// For destinations that have none of their own.
+    fallback: Option<Arc<dyn Transport>>,
     options: RelayOptions,
     callback: Option<Callback<S::Position>>,
     timer: Arc<dyn Timer>,
@@ -51,11 +53,16 @@ impl<S: OutboxStore> Relay<S> {
             store,
             source,
             transports: BTreeMap::new(),
+            fallback: None,
             options: RelayOptions::default(),
             callback: None,
             timer,
             random,
         })
+    }
+
+    fn transport(&self, destination: &Destination) -> Option<Arc<dyn Transport>> {
+        self.transports.get(destination).or(self.fallback.as_ref()).cloned()
     }
 
     /// Delivers until asked to stop, then finishes or abandons what is in flight within the configured time
@@ -79,6 +86,13 @@ impl<S: OutboxStore> RelayBuilder<S> {
         }
         self.0.transports.insert(destination, transport);
         Ok(self)
+    }
+
+    /// Sends messages for destinations without a transport of their own through `transport`. Each of them still
+    /// has its own lane: its own breaker, its own requests in flight (S15).
+    pub fn default_transport(mut self, transport: Arc<dyn Transport>) -> Self {
+        self.0.fallback = Some(transport);
+        self
     }
 
     /// Limits and policies.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{
-    Answer, DeliveryError, LaneId, Outage, OutboxStore, Settlement, TakeLanes, Transport,
+    Answer, DeliveryError, LaneId, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
 use twobox_core::{Error, Message, Source, crash_point};
 
@@ -60,6 +60,7 @@ impl<S: OutboxStore> Run<S> {
             owner: self.owner.clone(),
             source: self.relay.source.clone(),
             destinations: self.relay.transports.keys().cloned().collect(),
+            everywhere: self.relay.fallback.is_some(),
             lease,
             retries_max: self.relay.options.timing.retry.retries_max(),
             route_grace,
@@ -170,8 +171,9 @@ impl<S: OutboxStore> Run<S> {
     fn send(&mut self, id: LaneId, request: Request<S::Position>) {
         let Some(lane) = self.lanes.get(&id) else { return };
         let (of, lease) = (of(lane), lane.lease.clone());
-        let Some(transport) = self.relay.transports.get(&lease.destination).cloned() else { return };
-        let (store, timer) = (self.relay.store.clone(), Arc::clone(&self.relay.timer));
+        let Some(transport) = self.relay.transport(&lease.link.destination) else { return };
+        let (store, timer, link) =
+            (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link));
         let timeout = self.relay.options.timing.request_timeout;
         // A settlement that is about to be written shows what is being sent as well.
         if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
@@ -185,7 +187,7 @@ impl<S: OutboxStore> Run<S> {
                     store.make_durable(&upto).await?;
                 }
                 crash_point!("relay.before-send");
-                let delivered = deliver(&transport, messages, &*timer, timeout).await;
+                let delivered = deliver(&transport, &link, messages, &*timer, timeout).await;
                 crash_point!("relay.after-answer");
                 Ok::<_, Error>(delivered)
             };
@@ -195,11 +197,12 @@ impl<S: OutboxStore> Run<S> {
 
     fn probe(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get(&id) else { return };
-        let of = of(lane);
-        let Some(transport) = self.relay.transports.get(&lane.lease.destination).cloned() else { return };
+        let (of, link) = (of(lane), Arc::clone(&lane.lease.link));
+        let Some(transport) = self.relay.transport(&link.destination) else { return };
         let (timer, timeout) = (Arc::clone(&self.relay.timer), self.relay.options.timing.request_timeout);
-        self.tasks
-            .spawn(async move { Event::Probed(of, deliver(&transport, Vec::new(), &*timer, timeout).await) });
+        self.tasks.spawn(async move {
+            Event::Probed(of, deliver(&transport, &link, Vec::new(), &*timer, timeout).await)
+        });
     }
 
     /// Settles what is known, one settlement per lane and kind at a time.
@@ -250,9 +253,9 @@ impl<S: OutboxStore> Run<S> {
         let lease = lane.lease.clone();
         match &outage {
             Some(outage) => {
-                tracing::warn!(destination = %lease.destination, error = %outage.error, next_probe = ?outage.next_probe, "lane held");
+                tracing::warn!(destination = %lease.link.destination, error = %outage.error, next_probe = ?outage.next_probe, "lane held");
             }
-            None => tracing::info!(destination = %lease.destination, "lane flows again"),
+            None => tracing::info!(destination = %lease.link.destination, "lane flows again"),
         }
         let store = self.relay.store.clone();
         self.tasks.spawn(async move { Event::Shown(store.hold_lane(&lease, outage.as_ref()).await) });
@@ -332,13 +335,14 @@ impl<T> Drop for AbortOnDrop<T> {
 /// Delivers within the time a request has. A transport that panics has failed ambiguously.
 async fn deliver(
     transport: &Arc<dyn Transport>,
+    link: &Arc<Link>,
     messages: Vec<Arc<Message>>,
     timer: &dyn Timer,
     timeout: Duration,
 ) -> Result<Vec<Answer>, DeliveryError> {
     let count = messages.len();
-    let transport = Arc::clone(transport);
-    let mut task = AbortOnDrop(tokio::spawn(async move { transport.deliver(messages).await }));
+    let (transport, link) = (Arc::clone(transport), Arc::clone(link));
+    let mut task = AbortOnDrop(tokio::spawn(async move { transport.deliver(&link, messages).await }));
     let answers = tokio::select! {
         biased;
         joined = &mut task.0 => joined.unwrap_or_else(|_| Err(DeliveryError::ambiguous("the transport panicked"))),

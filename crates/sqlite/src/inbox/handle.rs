@@ -87,7 +87,7 @@ fn attempt(
         )));
     }
     store_response(delivery, tx, peer, now, &response)?;
-    Ok(Answer::Done(response))
+    Ok(Answer::Done(Some(response)))
 }
 
 /// Writes the dedup row, or finds out what is known about the message.
@@ -112,7 +112,7 @@ fn claim(
     let again = delivery.message.replay > known.replay && delivery.handler.is_some();
     match known.status {
         InboxStatus::Done => {
-            Ok(Claim::Known(Answer::Duplicate(known.response.unwrap_or_else(Response::empty))))
+            Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
         InboxStatus::Dead if again => {
             let values = params![peer.id, id, delivery.message.replay];

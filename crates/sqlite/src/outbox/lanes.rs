@@ -1,9 +1,10 @@
 //! Leasing lanes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
-use twobox_core::ports::{LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
+use twobox_core::ports::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Link, Outage, TakeLanes};
 use twobox_core::{Destination, Result, Source, Timestamp, crash_point};
 
 use super::lease_lost;
@@ -21,7 +22,8 @@ impl LaneStore for Sqlite {
     type Position = i64;
 
     async fn take_lanes(&self, take: &TakeLanes) -> Result<Vec<LaneLease<i64>>> {
-        let (db, take) = (self.clone(), take.clone());
+        let (db, mut take) = (self.clone(), take.clone());
+        take.owner = self.owner(&take.owner);
         // A power cut that forgets a take-over also ends whoever held the lane.
         self.write(Class::Ephemeral, move |tx| db.take(tx, &take)).await
     }
@@ -55,7 +57,7 @@ impl LaneStore for Sqlite {
         .await
     }
 
-    async fn discover_lanes(&self, source: &Source) -> Result<bool> {
+    async fn discover_lanes(&self, source: &Source) -> Result<Discovered> {
         let name = format!("routes:{source}");
         let table = format!("{}outbox_log", self.options.prefix.as_str());
         let of = source.clone();
@@ -66,12 +68,11 @@ impl LaneStore for Sqlite {
                 discover(connection, sql, &of, &key, &table).map_err(failed)
             })
             .await?;
-        if found.is_empty() && upto < end {
-            self.advance_routes(name, source.clone(), Vec::new(), upto).await?;
-        } else if !found.is_empty() {
+        let discovered = Discovered { found: !found.is_empty(), more: upto < end };
+        if discovered.found || discovered.more {
             self.advance_routes(name, source.clone(), found, upto).await?;
         }
-        Ok(upto < end)
+        Ok(discovered)
     }
 }
 
@@ -118,6 +119,7 @@ impl Sqlite {
         let implausible = now.plus(LEASE_MAX).as_micros();
         let unrouted = now.minus(take.route_grace).as_micros();
         tx.execute(&tx.sql.renew_lanes, params![source, owner, until])?;
+        self.free_lanes_of_dead(tx, take, now)?;
         for destination in &take.destinations {
             let destination = destination.as_str();
             tx.execute(
@@ -127,10 +129,25 @@ impl Sqlite {
             let values = params![source, destination, owner, until, now.as_micros(), implausible];
             tx.execute(&tx.sql.take_lane, values)?;
         }
-        let values = params![source, owner, until, unrouted, now.as_micros(), implausible];
+        if take.everywhere {
+            tx.execute(&tx.sql.register_all, params![source, now.as_micros(), take.retries_max])?;
+        }
+        let registered = if take.everywhere { i64::MAX } else { unrouted };
+        let values = params![source, owner, until, registered, now.as_micros(), implausible];
         tx.execute(&tx.sql.take_unrouted, values)?;
         crash_point!("lanes.taken");
         self.held(tx, take, unrouted)
+    }
+
+    /// A process that was killed cannot give its lanes back; nobody should have to wait for its leases to end.
+    fn free_lanes_of_dead(&self, tx: &mut SqliteTx<'_>, take: &TakeLanes, now: Timestamp) -> Result<()> {
+        let values = params![take.source.as_str(), take.owner, now.as_micros()];
+        let owners = tx.query(&tx.sql.owners, values, |row| row.get_lossy(0))?;
+        for owner in owners.into_iter().flatten().filter(|owner| self.is_dead(owner)) {
+            tracing::info!(%owner, source = %take.source, "the owner of lanes is dead; taking over");
+            tx.execute(&tx.sql.free_lanes, params![take.source.as_str(), owner, now.as_micros()])?;
+        }
+        Ok(())
     }
 
     /// What the owner holds; a lane that somebody else can route again is given back.
@@ -146,15 +163,20 @@ impl Sqlite {
             ))
         })?;
         let mut held = Vec::with_capacity(rows.len());
+        let outbox = tx
+            .query_optional(&tx.sql.meta_get, ["outbox_instance"], |row| row.get_lossy(0))?
+            .flatten()
+            .unwrap_or_default();
         for (lane, destination, token, cursor, registered_at) in rows {
             let destination = legible(&destination);
-            let routed = take.destinations.contains(&destination);
+            let routed = take.everywhere || take.destinations.contains(&destination);
             if !routed && registered_at > unrouted {
                 tx.execute(&tx.sql.release_lane, [lane, token])?;
                 continue;
             }
-            let (source, epoch) = (take.source.clone(), self.epoch());
-            held.push(LaneLease { lane: LaneId(lane), source, destination, token, epoch, cursor, routed });
+            let link = Arc::new(Link { source: take.source.clone(), destination, outbox: outbox.clone() });
+            let (lane, epoch) = (LaneId(lane), self.epoch());
+            held.push(LaneLease { lane, link, token, epoch, cursor, routed });
         }
         Ok(held)
     }

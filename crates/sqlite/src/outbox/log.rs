@@ -99,7 +99,7 @@ fn lanes_by_name(
 ) -> rusqlite::Result<LanesByName> {
     let mut lanes = LanesByName::new();
     for lease in leases {
-        let name = lease.destination.as_str();
+        let name = lease.link.destination.as_str();
         // A name that was made legible is not what stands in the log.
         let destination = if name.contains(ILLEGIBLE) {
             let mut statement = connection.prepare_cached(&sql.lane_destination)?;
@@ -107,7 +107,7 @@ fn lanes_by_name(
         } else {
             name.as_bytes().to_vec()
         };
-        lanes.entry(lease.source.as_str().into()).or_default().insert(destination, lease.lane);
+        lanes.entry(lease.link.source.as_str().into()).or_default().insert(destination, lease.lane);
     }
     Ok(lanes)
 }

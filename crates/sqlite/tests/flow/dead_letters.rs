@@ -13,7 +13,7 @@ use twobox_core::{BoxError, Clock, Consumer, Endpoint, NewMessage, Refusal, Resp
 use twobox_engine::receiver::Route;
 use twobox_engine::relay::{DeadLetterCallback, RelayOptions};
 use twobox_engine::{InProcess, Receiver, Timer};
-use twobox_sqlite::{Sqlite, SqliteHandler};
+use twobox_sqlite::SqliteHandler;
 use twobox_testkit::{ScriptedTransport, eventually};
 
 use crate::world::{EVER, Running, World};
@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const A_WHILE: Duration = Duration::from_secs(600);
 
 fn ok() -> Answer {
-    Answer::Done(Response::empty())
+    Answer::Done(Some(Response::empty()))
 }
 
 fn rejecting() -> ScriptedTransport {
@@ -157,7 +157,7 @@ async fn l10_a_message_that_dies_again_is_announced_again() {
 }
 
 /// A receiver on the same file that accepts what was replayed.
-fn billing(world: &World) -> Arc<InProcess<Sqlite>> {
+fn billing(world: &World) -> Arc<InProcess> {
     let handler = SqliteHandler::new(|_, message| match message.replay {
         0 => Err(Refusal::reject("no such account")),
         replay => Ok(Response::json(&replay)?),

@@ -20,7 +20,7 @@ fn retry() -> Answer {
 }
 
 fn ok() -> Answer {
-    Answer::Done(Response::empty())
+    Answer::Done(Some(Response::empty()))
 }
 
 fn options(attempts: u32) -> RelayOptions {
@@ -272,7 +272,11 @@ async fn s7_in_progress_is_asked_again_and_charges_nobody() {
     world.enqueue_many("m", 1).await;
     let after = Duration::from_secs(1);
     let transport = ScriptedTransport::new(move |n, _| {
-        Ok(vec![if n < 8 { Answer::InProgress { after } } else { Answer::Duplicate(Response::empty()) }])
+        Ok(vec![if n < 8 {
+            Answer::InProgress { after }
+        } else {
+            Answer::Duplicate(Some(Response::empty()))
+        }])
     });
     let relay = world.relay(&[("billing", Arc::new(transport))], options(3));
     world.until("m0", "Sent").await;

@@ -17,7 +17,7 @@ use crate::world::{Running, World, series};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn ok() -> Answer {
-    Answer::Done(Response::empty())
+    Answer::Done(Some(Response::empty()))
 }
 
 fn retry() -> Answer {

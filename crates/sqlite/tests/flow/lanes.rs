@@ -12,7 +12,7 @@ use twobox_testkit::{ScriptedTransport, SeededRandom, eventually};
 use crate::world::{EVER, World, series};
 
 fn done(count: usize) -> Vec<Answer> {
-    vec![Answer::Done(Response::empty()); count]
+    vec![Answer::Done(Some(Response::empty())); count]
 }
 
 /// Acknowledges everything after a while.
@@ -46,6 +46,26 @@ async fn a_commit_wakes_the_relay_at_once() {
     world.enqueue_many("second", 1).await;
     world.until_sent(2).await;
     assert!(before.elapsed() < Duration::from_millis(50), "took {:?} of virtual time", before.elapsed());
+    relay.stop().await;
+}
+
+/// The first message for a destination nobody has named finds its way at once, through a lane of its own.
+#[tokio::test(start_paused = true)]
+async fn rf_14_the_default_transport_serves_destinations_without_their_own() {
+    let world = World::new().await;
+    let (own, rest) = (ScriptedTransport::sink(), ScriptedTransport::sink());
+    let relay = world.relay_by_default(&[("billing", Arc::new(own.clone()))], Arc::new(rest.clone()));
+    let messages = ["billing", "crm", "mail"].map(|to| world.message(&format!("to-{to}"), to));
+    let before = tokio::time::Instant::now();
+    world.enqueue(messages.into()).await;
+    for id in ["to-billing", "to-crm", "to-mail"] {
+        world.until(id, "Sent").await;
+    }
+    assert!(before.elapsed() < Duration::from_millis(100), "took {:?} of virtual time", before.elapsed());
+    assert_eq!(own.sent(), ["to-billing"]);
+    let mut others = rest.requests();
+    others.sort();
+    assert_eq!(others, [["to-crm"], ["to-mail"]], "one request per lane");
     relay.stop().await;
 }
 
@@ -238,7 +258,7 @@ async fn chance_run(seed: u64) -> (Vec<(Duration, Vec<String>)>, Vec<(String, St
         }
         let fate = |_| match chance.next_u64() % 3 {
             0 => Answer::Retry { after: None, error: "not now".into() },
-            _ => Answer::Done(Response::empty()),
+            _ => Answer::Done(Some(Response::empty())),
         };
         Ok(batch.iter().map(fate).collect())
     });

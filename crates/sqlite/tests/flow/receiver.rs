@@ -119,8 +119,8 @@ async fn s7_a_duplicate_waits_for_the_first_and_gets_its_response() {
     assert!(!second.is_finished(), "it waits");
     assert_eq!(gated.begun(), 1);
     gated.open();
-    assert_eq!(first.await.unwrap(), Answer::Done(response("m")));
-    assert_eq!(second.await.unwrap(), Answer::Duplicate(response("m")));
+    assert_eq!(first.await.unwrap(), Answer::Done(Some(response("m"))));
+    assert_eq!(second.await.unwrap(), Answer::Duplicate(Some(response("m"))));
     assert_eq!(effects(&gated.world).await, ["m"]);
 }
 
@@ -139,7 +139,7 @@ async fn s7_the_wait_is_bounded_and_a_second_waiter_is_told_at_once() {
     let waited = before.elapsed();
     assert!((Duration::from_millis(1_900)..Duration::from_millis(2_100)).contains(&waited), "{waited:?}");
     gated.open();
-    assert_eq!(first.await.unwrap(), Answer::Done(response("m")), "the first is not disturbed");
+    assert_eq!(first.await.unwrap(), Answer::Done(Some(response("m"))), "the first is not disturbed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,9 +154,9 @@ async fn s7_when_the_first_fails_exactly_one_duplicate_runs_the_handler() {
     let late = gated.deliver(&m).await; // waits for the one that runs now
     assert_eq!(gated.begun(), 2);
     gated.open();
-    assert_eq!(waiting.await.unwrap(), Answer::Done(response("m")));
+    assert_eq!(waiting.await.unwrap(), Answer::Done(Some(response("m"))));
     assert!(matches!(told.await.unwrap(), Answer::InProgress { .. }));
-    assert_eq!(late.await.unwrap(), Answer::Duplicate(response("m")));
+    assert_eq!(late.await.unwrap(), Answer::Duplicate(Some(response("m"))));
     assert_eq!(effects(&gated.world).await, ["m"]);
 }
 
@@ -170,7 +170,7 @@ async fn s7_a_caller_that_hangs_up_does_not_make_the_receiver_forget() {
     assert_eq!(gated.begun(), 1, "the first half runs on, and once");
     gated.open();
     eventually("the effect happens", EVER, async || record(&gated.world, "m").await).await;
-    assert_eq!(gated.deliver(&m).await.await.unwrap(), Answer::Duplicate(response("m")));
+    assert_eq!(gated.deliver(&m).await.await.unwrap(), Answer::Duplicate(Some(response("m"))));
     assert_eq!(effects(&gated.world).await, ["m"]);
 }
 
@@ -226,7 +226,7 @@ async fn s6_a_panic_in_the_first_half_is_a_failure_that_may_be_retried() {
     let answer = gated.deliver(&m).await.await.unwrap();
     assert_eq!(answer, Answer::Retry { after: None, error: "the handler panicked".into() });
     assert_eq!(record(&gated.world, "m").await, None, "nothing is left behind");
-    assert_eq!(gated.deliver(&m).await.await.unwrap(), Answer::Done(response("m")));
+    assert_eq!(gated.deliver(&m).await.await.unwrap(), Answer::Done(Some(response("m"))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,8 +253,8 @@ async fn an_unknown_endpoint_is_retried_and_a_duplicate_does_not_mind_it() {
     };
     assert_eq!(receive(&undeployed).await, Answer::UnknownEndpoint);
     assert_eq!(record(&world, "m").await, None);
-    assert_eq!(receive(&deployed).await, Answer::Done(response("m")));
-    assert_eq!(receive(&undeployed).await, Answer::Duplicate(response("m")), "it was handled before");
+    assert_eq!(receive(&deployed).await, Answer::Done(Some(response("m"))));
+    assert_eq!(receive(&undeployed).await, Answer::Duplicate(Some(response("m"))), "it was handled before");
 
     world.enqueue_many("e", 1).await;
     let relay = world.relay(&[("billing", Arc::new(InProcess::to(undeployed)))], RelayOptions::default());

@@ -24,7 +24,7 @@ use crate::world::{Running, World};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn ok() -> Answer {
-    Answer::Done(Response::empty())
+    Answer::Done(Some(Response::empty()))
 }
 
 fn retry() -> Answer {
@@ -89,7 +89,7 @@ impl LaneStore for Stumbling {
         release_lanes(leases: &[Lease]) -> Result<()>;
         hold_lane(lease: &Lease, outage: Option<&Outage>) -> Result<()>;
         lanes() -> Result<Vec<LaneStatus>>;
-        discover_lanes(source: &Source) -> Result<bool>;
+        discover_lanes(source: &Source) -> Result<Discovered>;
     }
 }
 
@@ -300,7 +300,7 @@ impl Moody {
     fn handle(&self, message: &Message) -> Answer {
         let done = &mut self.ledger.lock().unwrap().done;
         if done.iter().any(|(_, id)| id == message.id.as_str()) {
-            return Answer::Duplicate(Response::empty());
+            return Answer::Duplicate(Some(Response::empty()));
         }
         if self.mishap(6) {
             let after = Duration::from_millis(200);

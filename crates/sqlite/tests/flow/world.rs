@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use twobox_core::ports::{LaneStatus, LaneStore, Transport};
 use twobox_core::{Destination, Message, MessageId, NewMessage, Source, Stamp};
-use twobox_engine::relay::{DeadLetterCallback, RelayOptions};
+use twobox_engine::relay::{DeadLetterCallback, RelayBuilder, RelayOptions};
 use twobox_engine::{Relay, Shutdown, ShutdownHandle};
 use twobox_sqlite::{Drive, Sqlite};
 use twobox_testkit::{SeededRandom, VirtualClock, eventually};
@@ -79,12 +79,32 @@ impl World {
         self.relay_with(transports, options, None)
     }
 
+    pub(crate) fn relay_by_default(
+        &self,
+        transports: &[(&str, Arc<dyn Transport>)],
+        default: Arc<dyn Transport>,
+    ) -> Running {
+        start(self.builder(transports, RelayOptions::default()).default_transport(default))
+    }
+
     pub(crate) fn relay_with(
         &self,
         transports: &[(&str, Arc<dyn Transport>)],
         options: RelayOptions,
         callback: Option<DeadLetterCallback<i64>>,
     ) -> Running {
+        let mut relay = self.builder(transports, options);
+        if let Some(callback) = callback {
+            relay = relay.on_dead_letter(callback);
+        }
+        start(relay)
+    }
+
+    fn builder(
+        &self,
+        transports: &[(&str, Arc<dyn Transport>)],
+        options: RelayOptions,
+    ) -> RelayBuilder<Sqlite> {
         let source = Source::new("shop").unwrap();
         let mut relay = Relay::builder(
             self.db.clone(),
@@ -96,12 +116,7 @@ impl World {
         for (destination, transport) in transports {
             relay = relay.destination(Destination::new(destination).unwrap(), Arc::clone(transport)).unwrap();
         }
-        if let Some(callback) = callback {
-            relay = relay.on_dead_letter(callback);
-        }
-        let (handle, shutdown) = Shutdown::new();
-        let task = tokio::spawn(relay.build().unwrap().run(shutdown));
-        Running { handle, task }
+        relay
     }
 
     pub(crate) async fn status(&self, id: &str) -> Option<(String, u32)> {
@@ -166,6 +181,12 @@ impl Running {
     pub(crate) fn kill(self) {
         self.task.abort();
     }
+}
+
+fn start(relay: RelayBuilder<Sqlite>) -> Running {
+    let (handle, shutdown) = Shutdown::new();
+    let task = tokio::spawn(relay.build().unwrap().run(shutdown));
+    Running { handle, task }
 }
 
 /// Names of a series.

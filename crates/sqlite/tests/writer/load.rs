@@ -116,7 +116,7 @@ async fn w7_a_slow_batch_does_not_keep_a_transaction_waiting_for_all_of_it() {
     let seen = effects(&db).await;
     assert!(seen < 150, "it waited for {seen} of 300");
     let answers = process.await.unwrap().unwrap();
-    assert_eq!(answers, vec![Answer::Done(Response::empty()); 300], "the rest joined the next groups");
+    assert_eq!(answers, vec![Answer::Done(Some(Response::empty())); 300], "the rest joined the next groups");
     assert_eq!(effects(&db).await, 300);
     assert_eq!(begun.load(Ordering::SeqCst), 300, "no handler ran twice");
 }

@@ -19,6 +19,7 @@ async fn read(db: &Sqlite) -> Vec<Message> {
         owner: "test".into(),
         source: Source::new("shop").unwrap(),
         destinations: vec![Destination::new("billing").unwrap()],
+        everywhere: false,
         lease: Duration::from_secs(60),
         retries_max: 5,
         route_grace: Duration::from_secs(600),

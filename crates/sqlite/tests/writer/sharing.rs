@@ -93,7 +93,7 @@ async fn w4_a_second_handle_keeps_the_writers_time() {
     let consumer = Consumer::new("billing").unwrap();
     let delivery = Delivery { message: Arc::new(message), consumer, body_hash, handler: Some(handler) };
     let answers = second.process(vec![delivery], Duration::from_secs(1)).await.unwrap();
-    assert_eq!(answers, [Answer::Done(Response::empty())]);
+    assert_eq!(answers, [Answer::Done(Some(Response::empty()))]);
     assert_eq!(words(&place), ["m"]);
 }
 

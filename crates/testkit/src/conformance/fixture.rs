@@ -132,6 +132,7 @@ pub(super) fn take(owner: &str, source: &str, destinations: &[&str]) -> TakeLane
         owner: owner.into(),
         source: name(source),
         destinations: destinations.iter().map(|text| name(text)).collect(),
+        everywhere: false,
         lease: Duration::from_secs(10),
         retries_max: 5,
         route_grace: Duration::from_secs(600),
@@ -141,7 +142,7 @@ pub(super) fn take(owner: &str, source: &str, destinations: &[&str]) -> TakeLane
 /// Takes the lane from shop to billing.
 pub(super) async fn lane<F: StoreFixture>(fixture: &F) -> LaneLease<Position<F>> {
     let leases = fixture.store().take_lanes(&take("relay", "shop", &["billing"])).await.expect("takes");
-    leases.into_iter().find(|lease| lease.destination.as_str() == "billing").expect("holds the lane")
+    leases.into_iter().find(|lease| lease.link.destination.as_str() == "billing").expect("holds the lane")
 }
 
 /// Everything of a lane behind its cursor.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use twobox_core::ports::{LaneLease, LaneStore, LogStore, NewWaiting, Outage, ReadLog, Settlement};
+use twobox_core::ports::{
+    Discovered, LaneLease, LaneStore, LogStore, NewWaiting, Outage, ReadLog, Settlement, TakeLanes,
+};
 use twobox_core::{Error, ErrorKind, Message};
 
 use super::fixture::{StoreFixture, all_sent, ids, lane, message, message_from, name, take, unread};
@@ -114,22 +116,41 @@ pub async fn l6_a_destination_nobody_registers_becomes_unrouted<F: StoreFixture>
     let fixture = F::fresh().await;
     fixture.append(vec![message(&fixture, "a", "nowhere")]).await.expect("appends");
     let ask = take("relay", "shop", &["billing"]);
-    while fixture.store().discover_lanes(&name("shop")).await.expect("looks") {}
+    while fixture.store().discover_lanes(&name("shop")).await.expect("looks").more {}
     let destinations =
-        |leases: &[LaneLease<_>]| leases.iter().map(|l| l.destination.to_string()).collect::<Vec<_>>();
+        |leases: &[LaneLease<_>]| leases.iter().map(|l| l.link.destination.to_string()).collect::<Vec<_>>();
     assert_eq!(destinations(&fixture.store().take_lanes(&ask).await.expect("takes")), ["billing"]);
     fixture.clock().advance(GRACE);
     let leases = fixture.store().take_lanes(&ask).await.expect("takes");
     let unrouted = leases.iter().find(|lease| !lease.routed).expect("is handed out");
-    assert_eq!(unrouted.destination.as_str(), "nowhere");
+    assert_eq!(unrouted.link.destination.as_str(), "nowhere");
     assert_eq!(ids(&unread(&fixture, unrouted).await), ["a"]);
+}
+
+/// RF-14: a relay with a default transport takes every lane of its source, also one that has just been discovered.
+pub async fn rf_14_a_relay_that_reaches_everything_takes_every_lane<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let of_crm = message_from(&fixture, "crm", "theirs", "elsewhere");
+    fixture.append(vec![of_crm, message(&fixture, "a", "anywhere")]).await.expect("appends");
+    let ask = TakeLanes { everywhere: true, ..take("relay", "shop", &["billing"]) };
+    assert_eq!(fixture.store().take_lanes(&ask).await.expect("takes").len(), 1, "nothing else is known");
+    let discovered = fixture.store().discover_lanes(&name("shop")).await.expect("looks");
+    assert_eq!(discovered, Discovered { found: true, more: false });
+    let leases = fixture.store().take_lanes(&ask).await.expect("takes");
+    assert_eq!(leases.len(), 2, "nothing of another source");
+    let lease =
+        leases.iter().find(|lease| lease.link.destination.as_str() == "anywhere").expect("is handed out");
+    assert!(lease.routed);
+    assert_eq!(ids(&unread(&fixture, lease).await), ["a"]);
+    let again = fixture.store().discover_lanes(&name("shop")).await.expect("looks");
+    assert!(!again.found, "it is no news any more");
 }
 
 /// L6: rolling deploys: once somebody registers the destination, it is theirs.
 pub async fn l6_registering_takes_a_lane_back<F: StoreFixture>() {
     let fixture = F::fresh().await;
     fixture.append(vec![message(&fixture, "a", "late")]).await.expect("appends");
-    while fixture.store().discover_lanes(&name("shop")).await.expect("looks") {}
+    while fixture.store().discover_lanes(&name("shop")).await.expect("looks").more {}
     fixture.clock().advance(GRACE);
     let old = take("old", "shop", &["billing"]);
     assert_eq!(fixture.store().take_lanes(&old).await.expect("takes").len(), 2);

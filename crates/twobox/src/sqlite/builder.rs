@@ -26,6 +26,7 @@ pub struct Builder {
     name: String,
     consumer: Option<String>,
     destinations: Vec<(String, Arc<dyn Transport>)>,
+    default_transport: Option<Arc<dyn Transport>>,
     routes: Vec<(String, RouteOf)>,
     relay: RelayOptions,
     sweep: SweepPlan,
@@ -45,6 +46,7 @@ impl Builder {
             name: name.into(),
             consumer: None,
             destinations: Vec::new(),
+            default_transport: None,
             routes: Vec::new(),
             relay: RelayOptions::default(),
             sweep: SweepPlan::default(),
@@ -58,6 +60,13 @@ impl Builder {
     /// Sends messages for `destination` through `transport`.
     pub fn destination(mut self, destination: &str, transport: impl Transport) -> Self {
         self.destinations.push((destination.into(), Arc::new(transport)));
+        self
+    }
+
+    /// Sends messages for all other destinations through `transport`. Each destination still has its own lane:
+    /// its own breaker and its own requests in flight, so that a dead one holds up nobody else.
+    pub fn default_transport(mut self, transport: impl Transport) -> Self {
+        self.default_transport = Some(Arc::new(transport));
         self
     }
 
@@ -196,6 +205,7 @@ impl Builder {
             outbox,
             receiver: receiver.build(),
             destinations,
+            default_transport: self.default_transport,
             relay: self.relay,
             sweep: self.sweep,
             sweep_interval: self.sweep_interval,

@@ -18,6 +18,7 @@ pub struct Twobox {
     pub(super) outbox: Outbox,
     pub(super) receiver: Receiver<Sqlite>,
     pub(super) destinations: Vec<(Destination, Arc<dyn Transport>)>,
+    pub(super) default_transport: Option<Arc<dyn Transport>>,
     pub(super) relay: RelayOptions,
     pub(super) sweep: SweepPlan,
     pub(super) sweep_interval: Duration,
@@ -45,7 +46,7 @@ impl Twobox {
 
     /// A transport to this service for others in the same process.
     #[must_use]
-    pub fn in_process(&self) -> InProcess<Sqlite> {
+    pub fn in_process(&self) -> InProcess {
         InProcess::to(self.receiver())
     }
 
@@ -69,6 +70,9 @@ impl Twobox {
             Relay::builder(self.db.clone(), self.source.clone(), Arc::clone(&self.timer), self.db.random());
         for (destination, transport) in &self.destinations {
             relay = relay.destination(destination.clone(), Arc::clone(transport))?;
+        }
+        if let Some(transport) = &self.default_transport {
+            relay = relay.default_transport(Arc::clone(transport));
         }
         if let Some(callback) = &self.callback {
             relay = relay.on_dead_letter(Arc::clone(callback));

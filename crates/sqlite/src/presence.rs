@@ -1,0 +1,125 @@
+//! Whether the process that holds a lane still lives, so that a restart need not wait for a lease to end.
+//!
+//! Each process that relays from a file holds the lock of a small file beside it, whose name is part of its name
+//! as an owner. The kernel gives the lock up when the process dies, however it dies; a process that is merely
+//! stopped keeps it. So whoever can take the lock knows that the owner is gone, without comparing clocks or
+//! process ids, which mean nothing across containers.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Stands between an owner's name and the name of its process.
+const MARK: char = '@';
+const INFIX: &str = "-alive-";
+/// Files of dead processes that are removed at a start; there is one per crash.
+const REMOVED_MAX: usize = 100;
+/// They are kept this long: until every lease of the process has ended, somebody may want to know that it died.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// A process that shows that it lives.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    name: String,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Presence {
+    /// Shows that this process lives, until it is dropped. `None` if files cannot be made or locked beside the
+    /// database; leases then end by time alone.
+    pub(crate) fn show(database: &Path, name: String, now: SystemTime) -> Option<Self> {
+        remove_dead(database, now);
+        let path = path_of(database, &name);
+        let lock = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
+        if lock.try_lock().is_err() {
+            let _: Result<(), _> = std::fs::remove_file(&path);
+            return None;
+        }
+        Some(Self { name, path, _lock: lock })
+    }
+
+    /// The owner's name, from which others can tell whether this process lives.
+    pub(crate) fn owner(&self, owner: &str) -> String {
+        format!("{owner}{MARK}{}", self.name)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let _: Result<(), _> = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the process of this owner is known to be dead. What cannot be known counts as alive.
+pub(crate) fn is_dead(database: &Path, owner: &str) -> bool {
+    let Some((_, name)) = owner.rsplit_once(MARK) else { return false };
+    // The name comes from the database, where anybody may have written it: it must not lead elsewhere.
+    name.bytes().all(|byte| byte.is_ascii_hexdigit()) && lock_is_free(&path_of(database, name))
+}
+
+fn lock_is_free(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+fn path_of(database: &Path, name: &str) -> PathBuf {
+    let mut path = OsString::from(database);
+    path.push(INFIX);
+    path.push(name);
+    path.into()
+}
+
+/// Removes what processes that died long ago have left.
+fn remove_dead(database: &Path, now: SystemTime) {
+    let (Some(folder), Some(file)) = (database.parent(), database.file_name()) else { return };
+    let prefix = format!("{}{INFIX}", file.to_string_lossy());
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let ours = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    for entry in ours.take(REMOVED_MAX) {
+        let made = entry.metadata().and_then(|file| file.modified());
+        let is_old = made.is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > KEPT));
+        if is_old && lock_is_free(&entry.path()) {
+            let _: Result<(), _> = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s5_only_an_owner_whose_lock_is_free_is_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("shop.db");
+        let alive = Presence::show(&database, "a1".into(), SystemTime::UNIX_EPOCH).unwrap();
+        let owner = alive.owner("shop-1");
+        assert_eq!(owner, "shop-1@a1");
+        assert!(!is_dead(&database, &owner));
+        drop(alive);
+        assert!(!is_dead(&database, &owner), "it has left in order; nothing is known");
+        std::fs::write(folder.path().join("shop.db-alive-b2"), "").unwrap();
+        assert!(is_dead(&database, "shop-1@b2"));
+        for unknown in ["shop-1", "shop-1@", "shop-1@../b2", "@", "shop-1@c3"] {
+            assert!(!is_dead(&database, unknown), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_dead_processes_leave_is_removed_when_nobody_can_want_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("shop.db");
+        let show = |name: &str, now| Presence::show(&database, name.into(), now).unwrap();
+        let alive = show("a1", SystemTime::UNIX_EPOCH);
+        let left = folder.path().join("shop.db-alive-b2");
+        std::fs::write(&left, "").unwrap();
+        let made = left.metadata().unwrap().modified().unwrap();
+        let second = show("c3", made + KEPT);
+        assert!(left.exists(), "somebody may still want to know");
+        let third = show("d4", made + KEPT + Duration::from_secs(1));
+        assert!(!left.exists());
+        assert!([alive, second, third].iter().all(|presence| presence.path.exists()));
+    }
+}
