@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use subtle::{Choice, ConstantTimeEq};
 
-use super::{Keyrings, Signature, Signed};
+use super::{Keyrings, Signature, Signed, SignedProbe};
 use crate::{Source, Timestamp};
 
 /// How far a request's sent time may be from the receiver's clock, either way: 300 s. Long enough for clocks
@@ -52,17 +52,42 @@ impl Keyrings {
         signature: &Signature,
         now: Timestamp,
     ) -> Result<Source, Refused> {
-        let owner = self.owner(&signature.key_id);
         let canonical = request.canonical(&signature.key_id);
+        self.check(signature, &canonical, &request.message.source, request.sent, now)
+    }
+
+    /// Verifies a probe at `now` and returns its source, as [`verify`](Self::verify) does.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn verify_probe(
+        &self,
+        probe: &SignedProbe<'_>,
+        signature: &Signature,
+        now: Timestamp,
+    ) -> Result<Source, Refused> {
+        let canonical = probe.canonical(&signature.key_id);
+        self.check(signature, &canonical, &probe.link.source, probe.sent, now)
+    }
+
+    fn check(
+        &self,
+        signature: &Signature,
+        canonical: &str,
+        named: &Source,
+        sent: Timestamp,
+        now: Timestamp,
+    ) -> Result<Source, Refused> {
+        let owner = self.owner(&signature.key_id);
         let expected = match owner {
-            Some((_, key)) => key.mac(&canonical),
-            None => self.nobody().mac(&canonical),
+            Some((_, key)) => key.mac(canonical),
+            None => self.nobody().mac(canonical),
         };
-        let entitled = owner.filter(|(source, key)| *source == request.message.source && key.is_active(now));
+        let entitled = owner.filter(|(source, key)| source == named && key.is_active(now));
         // Everything is computed before anything is decided, so the time taken tells nothing.
         let authentic = expected.ct_eq(&signature.mac) & Choice::from(u8::from(entitled.is_some()));
         match entitled {
-            Some((source, _)) if authentic.into() => fresh(request.sent, now).map(|()| source.clone()),
+            Some((source, _)) if authentic.into() => fresh(sent, now).map(|()| source.clone()),
             _ => Err(Refused::Unauthentic),
         }
     }

@@ -176,12 +176,12 @@ impl Default for Batch {
     }
 }
 
-fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+pub(super) fn member(out: &mut Vec<u8>, name: &str, value: &str) {
     member_name(out, name);
     string(out, value);
 }
 
-fn member_name(out: &mut Vec<u8>, text: &str) {
+pub(super) fn member_name(out: &mut Vec<u8>, text: &str) {
     if out.last() != Some(&b'{') {
         out.push(b',');
     }

@@ -30,6 +30,7 @@
 //! # Ok::<(), twobox_core::Error>(())
 //! ```
 
+mod answer;
 mod draft;
 mod envelope;
 pub mod header;
@@ -39,6 +40,10 @@ mod limits;
 mod parse;
 mod payload;
 
+pub use self::answer::{
+    ANSWER_BYTES_MAX, ANSWER_TYPE, RESPONSES_BYTES_MAX, answer_status, encode_answer, encode_answers,
+    encode_refusal, parse_answer, parse_answers, parse_refusal,
+};
 pub use self::draft::{Batch, Draft, Stamp};
 pub use self::envelope::Envelope;
 pub use self::limits::{

@@ -68,12 +68,17 @@ pub(super) struct PayloadText<'a> {
 
 impl<'a> PayloadText<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
-        let (text, encoding) = match plain(&message.content_type, message.payload.as_bytes()) {
-            Some(text) => (Cow::Borrowed(text), Encoding::Plain),
-            None => (Cow::Owned(base64_string(message.payload.as_bytes())), Encoding::Base64),
-        };
+        let (text, encoding) = encode(&message.content_type, &message.payload);
         let sha256 = sha256(&text);
         Self { text, encoding, sha256 }
+    }
+}
+
+/// The payload as JSON text: as it is if it can be, as a string in base64 otherwise.
+pub(super) fn encode<'a>(content_type: &str, payload: &'a Payload) -> (Cow<'a, str>, Encoding) {
+    match plain(content_type, payload.as_bytes()) {
+        Some(text) => (Cow::Borrowed(text), Encoding::Plain),
+        None => (Cow::Owned(base64_string(payload.as_bytes())), Encoding::Base64),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Envelopes and their signatures, from the outside: round trips, hostile input, published vectors.
 
+mod answers;
 mod generate;
 mod limits;
 mod shape;

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use twobox_core::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
+use twobox_core::ports::Link;
 use twobox_core::signing::{
-    FRESHNESS, Key, KeyId, Keyrings, Mac, Refused, SecretKey, Signed, SignedAck, sign, sign_ack, verify_ack,
+    FRESHNESS, Key, KeyId, Keyrings, Mac, Refused, SecretKey, Signature, Signed, SignedAnswer, SignedProbe,
+    sign, sign_answer, sign_probe, verify_answer,
 };
 use twobox_core::wire::{self, Encoding, Limits, Parsed};
 use twobox_core::{Message, MessageType, Payload, Source, Timestamp};
@@ -167,28 +169,54 @@ proptest! {
     }
 
     #[test]
-    fn s11_any_changed_field_of_an_answer_is_refused(change in 0..8_usize, bit in 0..256_usize) {
-        let names = (Destination::new("billing").expect("legal"), MessageId::new("m-1").expect("legal"));
+    fn s11_any_changed_field_of_an_answer_is_refused(change in 0..7_usize, bit in 0..256_usize) {
+        let billing = Destination::new("billing").expect("legal");
         let (source, other) = (shop(), (Source::new("s").expect("legal"), Destination::new("d").expect("legal")));
-        let honest = SignedAck {
-            source: &source, destination: &names.0, message_id: &names.1, sent: NOW, outcome: "done",
-            body_sha256: [1; 32], retry_after: None,
+        let honest = SignedAnswer {
+            source: &source, destination: &billing, sent: NOW, request_sha256: [1; 32], status: 200,
+            body_sha256: [2; 32],
         };
-        let (key, id) = (key("k", 1), MessageId::new("m-").expect("legal"));
-        let mut mac = *sign_ack(&key, &honest).as_bytes();
-        prop_assert_eq!(verify_ack(&key, &honest, &Mac::from_bytes(mac)), Ok(()));
-        let mut ack = honest;
+        let key = key("k", 1);
+        let mut mac = *sign_answer(&key, &honest).as_bytes();
+        prop_assert_eq!(verify_answer(&key, &honest, &Mac::from_bytes(mac)), Ok(()));
+        let mut answer = honest;
         match change {
-            0 => ack.source = &other.0,
-            1 => ack.destination = &other.1,
-            2 => ack.message_id = &id,
-            3 => ack.sent = later(NOW),
-            4 => ack.outcome = "duplicate",
-            5 => ack.body_sha256[bit / 8] ^= 1 << (bit % 8),
-            6 => ack.retry_after = Some(Duration::ZERO),
+            0 => answer.source = &other.0,
+            1 => answer.destination = &other.1,
+            2 => answer.sent = later(NOW),
+            3 => answer.request_sha256[bit / 8] ^= 1 << (bit % 8),
+            4 => answer.status = 201,
+            5 => answer.body_sha256[bit / 8] ^= 1 << (bit % 8),
             _ => mac[bit / 8] ^= 1 << (bit % 8),
         }
-        prop_assert_eq!(verify_ack(&key, &ack, &Mac::from_bytes(mac)), Err(Refused::Unauthentic));
+        prop_assert_eq!(verify_answer(&key, &answer, &Mac::from_bytes(mac)), Err(Refused::Unauthentic));
+    }
+
+    #[test]
+    fn s11_any_changed_field_of_a_probe_is_refused(change in 0..6_usize, bit in 0..256_usize) {
+        let keyrings = keyrings(&shop(), [key("k", 1)]);
+        let mut link = Link {
+            source: shop(), destination: Destination::new("billing").expect("legal"), outbox: "outbox-1".into(),
+        };
+        let mut signature = sign_probe(&key("k", 1), &SignedProbe { link: &link, sent: NOW });
+        let verify = |link: &Link, sent, signature: &Signature| {
+            keyrings.verify_probe(&SignedProbe { link, sent }, signature, NOW)
+        };
+        prop_assert_eq!(verify(&link, NOW, &signature), Ok(shop()));
+        let mut sent = NOW;
+        match change {
+            0 => link.source = Source::new("s").expect("legal"),
+            1 => link.destination = Destination::new("d").expect("legal"),
+            2 => link.outbox.push('2'),
+            3 => sent = later(NOW),
+            4 => signature.key_id = KeyId::new("l").expect("legal"),
+            _ => {
+                let mut mac = *signature.mac.as_bytes();
+                mac[bit / 8] ^= 1 << (bit % 8);
+                signature.mac = Mac::from_bytes(mac);
+            }
+        }
+        prop_assert_eq!(verify(&link, sent, &signature), Err(Refused::Unauthentic));
     }
 }
 

@@ -1,19 +1,24 @@
 //! The published vectors. Their MACs come from Python's `hmac`, so this compares two implementations.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use twobox_core::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
-use twobox_core::signing::{Key, KeyId, Mac, SecretKey, SignedAck, sign, sign_ack};
+use twobox_core::ports::Link;
+use twobox_core::signing::{
+    Key, KeyId, Mac, SecretKey, SignedAnswer, SignedProbe, sign, sign_answer, sign_probe,
+};
 use twobox_core::wire::Draft;
 use twobox_core::{Headers, Message, Payload, Source, Timestamp};
 
 #[derive(Deserialize)]
 struct Vectors {
     requests: Vec<Request>,
-    acks: Vec<Ack>,
+    probes: Vec<Probe>,
+    answers: Vec<Answer>,
 }
 
 #[derive(Deserialize)]
@@ -53,16 +58,25 @@ struct Request {
 }
 
 #[derive(Deserialize)]
-struct Ack {
+struct Probe {
     #[serde(flatten)]
     expected: Expected,
     source: String,
     destination: String,
-    message_id: String,
     sent: i64,
-    outcome: String,
+    outbox: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(flatten)]
+    expected: Expected,
+    source: String,
+    destination: String,
+    sent: i64,
+    request_hex: String,
+    status: u16,
     body_hex: String,
-    retry_after_micros: Option<u64>,
 }
 
 fn vectors() -> Vectors {
@@ -129,20 +143,47 @@ fn s11_published_vectors_of_requests() {
 }
 
 #[test]
-fn s11_published_vectors_of_answers() {
-    let acks = vectors().acks;
-    assert!(acks.len() >= 2);
-    for ack in acks {
-        let key = ack.expected.key();
-        let signed = SignedAck {
-            source: &Source::new(&ack.source).expect("legal"),
-            destination: &Destination::new(&ack.destination).expect("legal"),
-            message_id: &MessageId::new(&ack.message_id).expect("legal"),
-            sent: Timestamp::from_micros(ack.sent),
-            outcome: &ack.outcome,
-            body_sha256: Sha256::digest(unhex(&ack.body_hex)).into(),
-            retry_after: ack.retry_after_micros.map(Duration::from_micros),
+fn s11_published_vectors_of_probes() {
+    let probes = vectors().probes;
+    assert!(probes.len() >= 2);
+    for probe in probes {
+        let key = probe.expected.key();
+        let link = Link {
+            source: Source::new(&probe.source).expect("legal"),
+            destination: Destination::new(&probe.destination).expect("legal"),
+            outbox: probe.outbox,
         };
-        ack.expected.check(&signed.canonical(key.id()), sign_ack(&key, &signed));
+        let signed = SignedProbe { link: &link, sent: Timestamp::from_micros(probe.sent) };
+        probe.expected.check(&signed.canonical(key.id()), sign_probe(&key, &signed).mac);
     }
+}
+
+#[test]
+fn s11_published_vectors_of_answers() {
+    let answers = vectors().answers;
+    assert!(answers.len() >= 4);
+    for answer in answers {
+        let key = answer.expected.key();
+        let signed = SignedAnswer {
+            source: &Source::new(&answer.source).expect("legal"),
+            destination: &Destination::new(&answer.destination).expect("legal"),
+            sent: Timestamp::from_micros(answer.sent),
+            request_sha256: Sha256::digest(unhex(&answer.request_hex)).into(),
+            status: answer.status,
+            body_sha256: Sha256::digest(unhex(&answer.body_hex)).into(),
+        };
+        answer.expected.check(&signed.canonical(key.id()), sign_answer(&key, &signed));
+    }
+}
+
+/// The vectors are right because two implementations agree on them, and here is the other one.
+#[test]
+fn s11_python_computes_the_same_vectors_from_their_fields() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let mut python = Command::new("python3");
+    let output = python.arg("verify.py").arg("signing.json").current_dir(folder).output();
+    let output = output.expect("python3 runs (apt-get install -y python3)");
+    let all = vectors();
+    let count = all.requests.len() + all.probes.len() + all.answers.len();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{count} vectors hold\n"), "{output:?}");
 }

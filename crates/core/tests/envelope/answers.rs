@@ -1,0 +1,122 @@
+//! Answers as JSON, there and back.
+
+use std::time::Duration;
+
+use twobox_core::ports::Answer;
+use twobox_core::wire::{
+    ANSWER_BYTES_MAX, RESPONSES_BYTES_MAX, answer_status, encode_answer, encode_answers, encode_refusal,
+    parse_answer, parse_answers, parse_refusal,
+};
+use twobox_core::{MessageId, Payload, Response};
+
+fn id(text: &str) -> MessageId {
+    MessageId::new(text).expect("legal")
+}
+
+fn response(content_type: &str, body: &[u8]) -> Option<Response> {
+    Some(Response { content_type: content_type.into(), body: Payload::new(body.to_vec()) })
+}
+
+fn every_answer() -> Vec<Answer> {
+    let after = Duration::from_millis(1500);
+    vec![
+        Answer::Done(response("application/json", br#"{"invoice": 7}"#)),
+        Answer::Done(response("application/json", b"null")),
+        Answer::Done(response("application/json", b"")),
+        Answer::Done(None),
+        Answer::Duplicate(response("text/plain", b"\xff\"\n")),
+        Answer::InProgress { after },
+        Answer::Held,
+        Answer::NotReached,
+        Answer::TooEarly { after },
+        Answer::Retry { after: Some(Duration::ZERO), error: "later".into() },
+        Answer::Retry { after: None, error: "\"quoted\" und öfter".into() },
+        Answer::Rejected { error: "never".into() },
+        Answer::Conflict,
+        Answer::TooOld,
+        Answer::UnknownEndpoint,
+    ]
+}
+
+#[test]
+fn rf_08_every_answer_survives_alone_and_in_a_batch() {
+    let answers = every_answer();
+    let ids: Vec<MessageId> = (0..answers.len()).map(|n| id(&format!("m\"{n}"))).collect();
+    for (id, answer) in ids.iter().zip(&answers) {
+        assert_eq!(parse_answer(&encode_answer(id, answer), id).unwrap(), *answer);
+    }
+    let bytes = encode_answers(ids.iter().zip(&answers));
+    assert_eq!(parse_answers(&bytes, ids.iter()).unwrap(), answers);
+    assert_eq!(parse_answers(&encode_answers([]), [].iter()).unwrap(), [], "a probe is answered too");
+}
+
+#[test]
+fn rf_08_members_have_the_documented_names() {
+    let text = |answer| String::from_utf8(encode_answer(&id("m"), &answer)).unwrap();
+    assert_eq!(
+        text(Answer::Duplicate(response("application/json", b"1"))),
+        r#"{"messageId":"m","outcome":"duplicate","acknowledged":true,"duplicateDetected":true,"payload":1}"#
+    );
+    assert_eq!(
+        text(Answer::Done(response("text/plain", b"ok"))),
+        r#"{"messageId":"m","outcome":"done","acknowledged":true,"duplicateDetected":false,"payload":"b2s=","contentType":"text/plain","encoding":"base64"}"#
+    );
+    assert_eq!(
+        text(Answer::Retry { after: Some(Duration::from_micros(1)), error: "no".into() }),
+        r#"{"messageId":"m","outcome":"retry","error":"no","retryAfterMs":1}"#
+    );
+}
+
+#[test]
+fn rf_08_status_codes_tell_success_from_everything_else() {
+    let codes: Vec<u16> = every_answer().iter().map(answer_status).collect();
+    assert_eq!(codes, [200, 200, 200, 200, 200, 409, 409, 503, 425, 500, 500, 422, 409, 410, 404]);
+}
+
+#[test]
+fn responses_beyond_the_limit_are_left_out_of_a_batch_but_not_of_a_single_answer() {
+    let large = || response("text/plain", &vec![7; RESPONSES_BYTES_MAX / 2]);
+    let (ids, answers) =
+        ([id("a"), id("b"), id("c")], [Answer::Done(large()), Answer::Done(large()), Answer::Held]);
+    let parsed = parse_answers(&encode_answers(ids.iter().zip(&answers)), ids.iter()).unwrap();
+    assert_eq!(parsed, [answers[0].clone(), Answer::Done(None), Answer::Held]);
+    assert_eq!(parse_answer(&encode_answer(&ids[1], &answers[1]), &ids[1]).unwrap(), answers[1]);
+}
+
+#[test]
+fn s11_what_is_no_answer_to_these_messages_is_refused() {
+    let m = id("m");
+    let honest = r#"{"messageId":"m","outcome":"done"}"#;
+    assert_eq!(parse_answer(honest.as_bytes(), &m).unwrap(), Answer::Done(None));
+    let deep =
+        format!(r#"{{"messageId":"m","outcome":"done","payload":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for text in [
+        "",
+        "<html>OK</html>",
+        "{}",
+        "[]",
+        "null",
+        &honest[..20],
+        r#"{"messageId":"n","outcome":"done"}"#,
+        r#"{"messageId":"m","outcome":"fine"}"#,
+        r#"{"messageId":"m","outcome":"done","outcome":"retry"}"#,
+        r#"{"messageId":"m","outcome":"done","payload":"%","encoding":"base64"}"#,
+        r#"{"messageId":"m","outcome":"done","payload":1,"encoding":"gzip"}"#,
+        r#"{"messageId":"m","outcome":"in_progress","retryAfterMs":-1}"#,
+        r#"{"messageId":"m","outcome":"done"} trailing"#,
+        &deep,
+    ] {
+        assert!(parse_answer(text.as_bytes(), &m).is_err(), "{text}");
+    }
+    assert!(parse_answer(&vec![b' '; ANSWER_BYTES_MAX + 1], &m).is_err());
+    for text in [r#"{"answers":[]}"#, r#"{"answers":[{"messageId":"n","outcome":"done"}]}"#, honest] {
+        assert!(parse_answers(text.as_bytes(), [m.clone()].iter()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn s17_what_a_refusal_says_is_made_harmless() {
+    assert_eq!(parse_refusal(&encode_refusal("busy", "try\nlater\u{1b}[2J")).unwrap(), "try later [2J");
+    assert!(parse_refusal(&encode_refusal("busy", &"x".repeat(100_000))).unwrap().len() < 5_000);
+    assert_eq!(parse_refusal(b"<html>"), None);
+}
