@@ -129,6 +129,13 @@ impl MessageId {
     }
 }
 
+impl From<&Source> for Destination {
+    /// A service is reached under the name it sends under.
+    fn from(source: &Source) -> Self {
+        Self(Arc::clone(&source.0))
+    }
+}
+
 impl From<&Source> for Consumer {
     /// The default consumer of a service is the service itself.
     fn from(source: &Source) -> Self {

@@ -72,6 +72,8 @@
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
 //! | `sqlite` | yes | the store on SQLite, and [`Twobox`] on top of it |
+//! | `http` | yes | delivery between services by HTTP: [`Http`] sends, [`HttpServer`] takes |
+//! | `tls` | no | `https://` for both |
 
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -81,8 +83,8 @@ pub use twobox_core::handler::{HandlerResult, OrRefuse, Refusal};
 pub use twobox_core::lifecycle::Reason;
 pub use twobox_core::name::OnceKey;
 pub use twobox_core::ports::{
-    Answer, BlockedKey, DeadLetter, DeadLetterFilter, DeliveryError, HeadPolicy, LaneStatus, Replay,
-    Replayed, SweepPlan, Swept, Transport,
+    Answer, BlockedKey, DeadLetter, DeadLetterFilter, DeliveryError, HeadPolicy, LaneStatus, Link, Listen,
+    Replay, Replayed, SweepPlan, Swept, Transport,
 };
 pub use twobox_core::retry::Policy;
 pub use twobox_core::{
@@ -90,6 +92,10 @@ pub use twobox_core::{
     MessageType, NewMessage, OrderingKey, Payload, Response, Result, Source, Timestamp, signing, wire,
 };
 pub use twobox_engine::relay::RelayOptions;
+#[cfg(feature = "http")]
+pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
+#[cfg(feature = "tls")]
+pub use twobox_http::{TlsIdentity, TlsRoots};
 
 #[cfg(feature = "sqlite")]
 pub use crate::sqlite::{Builder, Context, Outbox, Running, Signal, Twobox};

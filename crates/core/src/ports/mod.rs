@@ -2,7 +2,7 @@
 //!
 //! An outbox store implements [`LaneStore`], [`LogStore`], [`WaitingStore`] and [`DeadLetterStore`]
 //! (together: [`OutboxStore`]); an inbox store implements [`InboxStore`]; both are cleaned through
-//! [`SweepStore`]. A transport implements [`Transport`] and gives what arrives to [`Receive`].
+//! [`SweepStore`]. A transport implements [`Transport`] and its far end, which may [`Listen`], gives what arrives to [`Receive`].
 //!
 //! Stores date everything with their own clock and are given durations, never instants (S13).
 
@@ -19,7 +19,7 @@ pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate};
 pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
 pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};
 pub use self::sweep::{SweepPlan, SweepStore, Swept};
-pub use self::transport::{Answer, DeliveryError, Link, Receive, Transport};
+pub use self::transport::{Answer, DeliveryError, Link, Listen, Receive, Transport};
 pub use self::waiting::{Due, HeadPolicy, NewWaiting, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
 
 /// Everything a relay needs.

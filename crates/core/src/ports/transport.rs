@@ -55,6 +55,26 @@ pub trait Receive: Send + Sync + 'static {
 
 const _: fn(&dyn Receive) = |_| {}; // as above
 
+/// Listens for batches and gives them to a receiver.
+pub trait Listen: Send + Sync + 'static {
+    /// Serves the service called `name` until `shutdown` completes, then finishes or cuts what is in flight within
+    /// a stated time (S20).
+    fn serve(
+        &self,
+        name: Destination,
+        receiver: Arc<dyn Receive>,
+        shutdown: BoxFuture<'static, ()>,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Checks what is configured, before anything runs (S10).
+    ///
+    /// # Errors
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured), naming what is wrong and the remedy.
+    fn check(&self) -> Result<()>;
+}
+
+const _: fn(&dyn Listen) = |_| {}; // as above
+
 /// What the receiver says about one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -104,6 +124,7 @@ pub enum Answer {
 pub struct DeliveryError {
     arrived: Arrived,
     text: String,
+    retry_after: Option<Duration>,
     source: Option<BoxError>,
 }
 
@@ -116,12 +137,12 @@ enum Arrived {
 impl DeliveryError {
     /// No message can be to blame: connection refused, name not found, the receiver says that it is in trouble.
     pub fn unreachable(text: impl Into<String>) -> Self {
-        Self { arrived: Arrived::No, text: text.into(), source: None }
+        Self { arrived: Arrived::No, text: text.into(), retry_after: None, source: None }
     }
 
     /// Something may have reached the receiver: time-out, connection cut, unreadable answer.
     pub fn ambiguous(text: impl Into<String>) -> Self {
-        Self { arrived: Arrived::Perhaps, text: text.into(), source: None }
+        Self { arrived: Arrived::Perhaps, text: text.into(), retry_after: None, source: None }
     }
 
     /// Adds the cause.
@@ -129,6 +150,19 @@ impl DeliveryError {
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// Adds how long the receiver asks to be left alone.
+    #[must_use]
+    pub fn with_retry_after(mut self, delay: Option<Duration>) -> Self {
+        self.retry_after = delay;
+        self
+    }
+
+    /// How long the receiver asks to be left alone. Anybody can write that into an answer, so it is a wish.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// Whether the messages may have reached the receiver, so one of them may be what broke it.

@@ -1,4 +1,4 @@
-//! Names of the headers an envelope itself carries.
+//! Names of the headers an envelope itself carries, and of those in the head of a request or an answer.
 
 /// Version of the envelope: [`VERSION_2`].
 pub const VERSION: &str = "rf-version";
@@ -28,3 +28,8 @@ pub const CONTENT_TYPE: &str = "rf-content-type";
 pub const ORDERING_KEY: &str = "rf-ordering-key";
 /// `base64` if the payload is a string in base64; absent if it stands as it is.
 pub const ENCODING: &str = "rf-encoding";
+
+/// In the head of a probe: the service that asks.
+pub const SOURCE: &str = "rf-source";
+/// In the head of a request: how many milliseconds the sender waits for the answer.
+pub const TIMEOUT: &str = "rf-timeout-ms";

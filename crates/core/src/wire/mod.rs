@@ -39,6 +39,7 @@ mod json;
 mod limits;
 mod parse;
 mod payload;
+mod probe;
 
 pub use self::answer::{
     ANSWER_BYTES_MAX, ANSWER_TYPE, RESPONSES_BYTES_MAX, answer_status, encode_answer, encode_answers,
@@ -52,3 +53,4 @@ pub use self::limits::{
 };
 pub use self::parse::{Parsed, parse, parse_batch};
 pub use self::payload::{Encoding, check_content_type};
+pub use self::probe::Probe;

@@ -6,6 +6,9 @@ use twobox_core::Random;
 use twobox_core::ports::Outage;
 use twobox_core::retry::Policy;
 
+/// A receiver's wish to be left alone counts up to here: anybody can write one into an answer.
+const WISH_MAX: Duration = Duration::from_secs(300);
+
 /// Whether requests may be made.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Breaker {
@@ -81,16 +84,21 @@ impl Breaker {
         }
     }
 
-    /// A request or a probe failed as a whole.
+    /// A request or a probe failed as a whole; the receiver asks to be left alone for `wish`.
     pub(super) fn failed(
         &mut self,
         error: String,
+        wish: Option<Duration>,
         now: Duration,
         policy: &Policy,
         random: &dyn Random,
     ) -> Outage {
+        // Requests that were on their way together fail together: that is one failure, not three.
+        if let Self::Open { probe_at, .. } = *self {
+            return Outage { error, next_probe: probe_at.saturating_sub(now) };
+        }
         let failures = self.failures();
-        let next_probe = policy.delay(failures, random);
+        let next_probe = policy.delay(failures, random).max(wish.unwrap_or_default().min(WISH_MAX));
         *self = Self::Open { probe_at: now.saturating_add(next_probe), failures: failures.saturating_add(1) };
         Outage { error, next_probe }
     }
@@ -114,7 +122,7 @@ mod tests {
         let mut now = Duration::ZERO;
         let mut delays = Vec::new();
         for _ in 0..6 {
-            delays.push(breaker.failed("refused".into(), now, &policy, &Zero).next_probe.as_millis());
+            delays.push(breaker.failed("refused".into(), None, now, &policy, &Zero).next_probe.as_millis());
             assert!(!breaker.start_probe(now), "not before its time");
             now = breaker.due().unwrap();
             assert!(breaker.start_probe(now));
@@ -127,6 +135,23 @@ mod tests {
     }
 
     #[test]
+    fn l3_requests_that_fail_together_count_once_and_wishes_are_heard_within_reason() {
+        let policy = Policy::default().base(Duration::from_millis(100)).max(Duration::from_secs(1));
+        let mut breaker = Breaker::CLOSED;
+        let mut next = |wish: u64, now: u64| {
+            let (wish, now) = (Some(Duration::from_secs(wish)), Duration::from_millis(now));
+            breaker.failed("cut".into(), wish, now, &policy, &Zero).next_probe.as_millis()
+        };
+        assert_eq!([next(0, 0), next(0, 10), next(9, 20)], [100, 90, 80]);
+        for (wish, expected) in [(2, 2_000), (1_000_000, 300_000)] {
+            let mut breaker = Breaker::CLOSED;
+            let wish = Some(Duration::from_secs(wish));
+            let outage = breaker.failed("busy".into(), wish, Duration::ZERO, &policy, &Zero);
+            assert_eq!(outage.next_probe.as_millis(), expected);
+        }
+    }
+
+    #[test]
     fn l3_a_receiver_that_answers_only_probes_is_left_alone_more_and_more() {
         let policy = Policy::default().base(Duration::from_millis(100)).max(Duration::from_secs(1));
         let mut breaker = Breaker::CLOSED;
@@ -134,7 +159,10 @@ mod tests {
         for _ in 0..3 {
             breaker.sent();
             delays.push(
-                breaker.failed("no store".into(), Duration::ZERO, &policy, &Zero).next_probe.as_millis(),
+                breaker
+                    .failed("no store".into(), None, Duration::ZERO, &policy, &Zero)
+                    .next_probe
+                    .as_millis(),
             );
             breaker.probe_answered();
         }

@@ -183,7 +183,8 @@ impl<S: OutboxStore> Run<S> {
                 self.show_outage(of, None);
             }
             Err(error) => {
-                let outage = lane.breaker.failed(error.to_string(), now, &policy, &*random);
+                let outage =
+                    lane.breaker.failed(error.to_string(), error.retry_after(), now, &policy, &*random);
                 self.show_outage(of, Some(outage));
             }
         }

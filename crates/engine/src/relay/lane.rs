@@ -343,7 +343,7 @@ impl<P: Clone + Ord> Lane<P> {
         }
         self.batch_limit = (self.batch_limit / 2).max(1);
         let error = "the receiver did not get to any message within the request's time".into();
-        Verdict::Held(self.breaker.failed(error, now, &options.probe, random))
+        Verdict::Held(self.breaker.failed(error, None, now, &options.probe, random))
     }
 
     /// Takes note of a request that failed as a whole. Nobody is charged, except a message that failed alone
@@ -372,7 +372,7 @@ impl<P: Clone + Ord> Lane<P> {
             }
         }
         self.drop_waiting();
-        Verdict::Held(self.breaker.failed(text, now, &options.probe, random))
+        Verdict::Held(self.breaker.failed(text, error.retry_after(), now, &options.probe, random))
     }
 
     /// One of the messages of a batch may have broken the receiver: it goes on in halves.

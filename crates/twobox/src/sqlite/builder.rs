@@ -15,7 +15,7 @@ use twobox_engine::{SystemTimer, Timer};
 use super::signal::{decode, encode};
 use super::{Context, Outbox, Signal, Twobox};
 use crate::{
-    BoxError, Consumer, DeadLetter, Destination, Endpoint, Error, ErrorKind, HandlerResult, Message,
+    BoxError, Consumer, DeadLetter, Destination, Endpoint, Error, ErrorKind, HandlerResult, Listen, Message,
     RelayOptions, Response, Result, Source, Sqlite, SqliteHandler, SqliteTx, SweepPlan, Transport,
 };
 
@@ -28,6 +28,7 @@ pub struct Builder {
     destinations: Vec<(String, Arc<dyn Transport>)>,
     default_transport: Option<Arc<dyn Transport>>,
     routes: Vec<(String, RouteOf)>,
+    listeners: Vec<Arc<dyn Listen>>,
     relay: RelayOptions,
     sweep: SweepPlan,
     sweep_interval: Duration,
@@ -48,6 +49,7 @@ impl Builder {
             destinations: Vec::new(),
             default_transport: None,
             routes: Vec::new(),
+            listeners: Vec::new(),
             relay: RelayOptions::default(),
             sweep: SweepPlan::default(),
             sweep_interval: Duration::from_secs(300),
@@ -136,6 +138,12 @@ impl Builder {
         self
     }
 
+    /// Takes messages that arrive at `listener`. It serves once the service is started.
+    pub fn listen(mut self, listener: impl Listen) -> Self {
+        self.listeners.push(Arc::new(listener));
+        self
+    }
+
     /// Name under which messages are deduplicated. Default: the service's. A new name is a new memory.
     pub fn consumer(mut self, consumer: &str) -> Self {
         self.consumer = Some(consumer.into());
@@ -195,6 +203,7 @@ impl Builder {
         for (endpoint, route) in self.routes {
             receiver = receiver.route(Endpoint::new(endpoint)?, route(&outbox))?;
         }
+        self.listeners.iter().try_for_each(|listener| listener.check())?;
         let mut destinations = Vec::with_capacity(self.destinations.len());
         for (destination, transport) in self.destinations {
             destinations.push((Destination::new(destination)?, transport));
@@ -204,6 +213,7 @@ impl Builder {
             source,
             outbox,
             receiver: receiver.build(),
+            listeners: self.listeners,
             destinations,
             default_transport: self.default_transport,
             relay: self.relay,

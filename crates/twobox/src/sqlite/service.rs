@@ -9,7 +9,7 @@ use twobox_engine::relay::{DeadLetterCallback, Relay};
 use twobox_engine::{InProcess, Receiver, Shutdown, ShutdownHandle, Sweeper, Timer};
 
 use super::{Builder, Outbox};
-use crate::{Destination, RelayOptions, Result, Source, Sqlite, SweepPlan, Transport};
+use crate::{Destination, Listen, RelayOptions, Result, Source, Sqlite, SweepPlan, Transport};
 
 /// A service: its outbox, its inbox and how they are run.
 pub struct Twobox {
@@ -17,6 +17,7 @@ pub struct Twobox {
     pub(super) source: Source,
     pub(super) outbox: Outbox,
     pub(super) receiver: Receiver<Sqlite>,
+    pub(super) listeners: Vec<Arc<dyn Listen>>,
     pub(super) destinations: Vec<(Destination, Arc<dyn Transport>)>,
     pub(super) default_transport: Option<Arc<dyn Transport>>,
     pub(super) relay: RelayOptions,
@@ -50,7 +51,7 @@ impl Twobox {
         InProcess::to(self.receiver())
     }
 
-    /// Starts the relay and the sweeper on the current runtime. They stop when the result is shut down or dropped.
+    /// Starts the relay, the sweeper and what listens on the current runtime. They stop when the result is shut down or dropped.
     ///
     /// # Panics
     /// If called outside a tokio runtime.
@@ -61,7 +62,14 @@ impl Twobox {
         let sweeper = Sweeper::new(self.db.clone(), Arc::clone(&self.timer))
             .plan(self.sweep.clone())
             .interval(self.sweep_interval);
-        let tasks = vec![tokio::spawn(relay.run(shutdown.clone())), tokio::spawn(sweeper.run(shutdown))];
+        let mut tasks =
+            vec![tokio::spawn(relay.run(shutdown.clone())), tokio::spawn(sweeper.run(shutdown.clone()))];
+        for listener in &self.listeners {
+            let (name, receiver) = (Destination::from(&self.source), Arc::new(self.receiver()));
+            let mut shutdown = shutdown.clone();
+            let stopped = Box::pin(async move { shutdown.requested().await });
+            tasks.push(tokio::spawn(listener.serve(name, receiver, stopped)));
+        }
         Running { handle, tasks }
     }
 

@@ -1,0 +1,136 @@
+//! One connector for every kind of stream a request can travel on.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use twobox_core::Result;
+
+use crate::url::BaseUrl;
+
+/// Connects within a time-out. No proxies, no redirects: it goes where the URL says.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) timeout: Duration,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl Connector {
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(
+            clippy::unnecessary_wraps,
+            unused_variables,
+            reason = "only TLS needs roots, which may be missing"
+        )
+    )]
+    pub(super) fn new(url: &BaseUrl, timeout: Duration) -> Result<Self> {
+        Ok(Self {
+            timeout,
+            #[cfg(feature = "tls")]
+            tls: if url.is_https() { Some(crate::TlsRoots::of_this_machine()?.connector()) } else { None },
+        })
+    }
+
+    async fn connect(self, uri: Uri) -> io::Result<Stream> {
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let is_https = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        let connecting = async {
+            let tcp = TcpStream::connect((host.as_str(), port)).await?;
+            // Requests are written whole; waiting for more to send would only delay them.
+            tcp.set_nodelay(true)?;
+            if is_https { self.agree(&host, tcp).await } else { Ok(Stream::Tcp(tcp)) }
+        };
+        tokio::time::timeout(self.timeout, connecting).await.map_err(|_| {
+            io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {:?}", self.timeout))
+        })?
+    }
+
+    #[cfg(feature = "tls")]
+    async fn agree(&self, host: &str, tcp: TcpStream) -> io::Result<Stream> {
+        let name = tokio_rustls::rustls::pki_types::ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the transport has no TLS roots"))?;
+        Ok(Stream::Tls(Box::new(tls.connect(name, tcp).await?)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "the same shape as with TLS")]
+    async fn agree(&self, _: &str, _: TcpStream) -> io::Result<Stream> {
+        Err(io::Error::other("https needs the feature tls"))
+    }
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.clone().connect(uri);
+        Box::pin(async move { connecting.await.map(TokioIo::new) })
+    }
+}
+
+/// What a request travels on.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+/// Calls the same method of whatever stream it is.
+macro_rules! each {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Self::Tcp($stream) => {
+                let $stream = Pin::new($stream);
+                $call
+            }
+            #[cfg(feature = "tls")]
+            Self::Tls($stream) => {
+                let $stream = Pin::new(&mut **$stream);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, stream => stream.poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_shutdown(cx))
+    }
+}

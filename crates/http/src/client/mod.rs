@@ -1,0 +1,148 @@
+//! The transport: carries batches to a receiver.
+
+mod connect;
+mod exchange;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use twobox_core::clock::BoxFuture;
+use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
+use twobox_core::signing::Keyring;
+use twobox_core::system::SystemClock;
+use twobox_core::{Clock, Message, Result};
+
+use self::connect::Connector;
+use crate::url::BaseUrl;
+
+/// How long the steps of a request may take, and how much of an answer is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Finding the address, connecting, and agreeing on TLS. Default 3 s: a host that answers at all does so in a
+    /// fraction of it.
+    pub connect_timeout: Duration,
+    /// From the request to the head of the answer. Default 10 s: the relay's own request time-out.
+    pub answer_timeout: Duration,
+    /// From the head of the answer to its end. Default 5 s.
+    pub body_timeout: Duration,
+    /// How long an unused connection is kept. Default 30 s: half of what servers of ours do, so that a request never
+    /// meets a connection that is being closed.
+    pub idle_timeout: Duration,
+    /// Unused connections that are kept per host. Default 8: more than a relay's requests in flight.
+    pub idle_max: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(3),
+            answer_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(30),
+            idle_max: 8,
+        }
+    }
+}
+
+/// Carries messages to a receiver by HTTP. Cheap to clone.
+///
+/// The URL may contain `{destination}`, which stands for the destination's name: as a default transport it then
+/// serves any number of them.
+#[derive(Clone)]
+pub struct Http {
+    url: BaseUrl,
+    keyring: Option<Arc<Keyring>>,
+    limits: ClientLimits,
+    clock: Arc<dyn Clock>,
+    connector: Connector,
+    client: Client<Connector, Full<Bytes>>,
+}
+
+impl Http {
+    /// A transport whose requests are signed with the keys shared with the receiver, and which takes only signed
+    /// answers.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](twobox_core::ErrorKind::Misconfigured) if the URL cannot be used.
+    pub fn signed(url: &str, keyring: Keyring) -> Result<Self> {
+        Self::new(url, Some(keyring))
+    }
+
+    /// A transport without signatures. Whoever can reach the receiver can send in any name, and whoever can answer
+    /// in its place can lose messages: only for hosts and networks that are yours alone.
+    ///
+    /// # Errors
+    /// As [`signed`](Self::signed).
+    pub fn unsigned(url: &str) -> Result<Self> {
+        Self::new(url, None)
+    }
+
+    fn new(url: &str, keyring: Option<Keyring>) -> Result<Self> {
+        let url = BaseUrl::new(url)?;
+        let limits = ClientLimits::default();
+        let connector = Connector::new(&url, limits.connect_timeout)?;
+        let client = client(&connector, &limits);
+        let (keyring, clock) = (keyring.map(Arc::new), Arc::new(SystemClock::default()));
+        Ok(Self { url, keyring, limits, clock, connector, client })
+    }
+
+    /// Other limits than the default ones.
+    #[must_use]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.connector.timeout = limits.connect_timeout;
+        self.client = client(&self.connector, &limits);
+        self.limits = limits;
+        self
+    }
+
+    /// Where the time in signatures comes from. Default: the machine.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whom to believe that the receiver is who it says. Default: the authorities this machine trusts.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn roots(mut self, roots: &crate::TlsRoots) -> Self {
+        self.connector.tls = Some(roots.connector());
+        self.client = client(&self.connector, &self.limits);
+        self
+    }
+}
+
+fn client(connector: &Connector, limits: &ClientLimits) -> Client<Connector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(limits.idle_timeout)
+        .pool_max_idle_per_host(limits.idle_max)
+        .build(connector.clone())
+}
+
+impl Transport for Http {
+    fn deliver(
+        &self,
+        link: &Arc<Link>,
+        batch: Vec<Arc<Message>>,
+    ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
+        let (this, link) = (self.clone(), Arc::clone(link));
+        Box::pin(async move { this.exchange(&link, &batch).await })
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http")
+            .field("url", &self.url)
+            .field("signed", &self.keyring.is_some())
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

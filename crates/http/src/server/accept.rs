@@ -1,0 +1,131 @@
+//! The accept loop: every connection in a task of its own, within its limits.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use twobox_core::clock::BoxFuture;
+
+use super::Service;
+use super::connections::{Connection, Connections, Phase, Place, Watched};
+
+/// How often connections are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// After a failed accept (most likely there are too many files open) this long passes before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `shutdown` completes, then lets requests finish within the stated time (S20).
+pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static, ()>) {
+    let connections = Arc::new(Connections::default());
+    let (stop, stopping) = watch::channel(false);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            _ = look.tick() => connections.cut_overdue(&service.server.limits),
+            accepted = service.server.listener.accept() => match accepted {
+                Ok((stream, peer)) => match connections.enter(peer.ip(), &service.server.limits) {
+                    Some(place) => start(&service, stream, place, stopping.clone()),
+                    None => tracing::warn!(%peer, "connection turned away: all others are at work"),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    stop.send_replace(true);
+    let _: Result<(), _> =
+        tokio::time::timeout(service.server.limits.shutdown_timeout, connections.emptied()).await;
+    connections.cut_all();
+}
+
+fn start(service: &Arc<Service>, stream: TcpStream, place: Place, stopping: watch::Receiver<bool>) {
+    let service = Arc::clone(service);
+    tokio::spawn(async move {
+        let connection = Arc::clone(&place.connection);
+        tokio::select! {
+            biased;
+            () = connection.cut.notified() => {}
+            () = connected(service, stream, &connection, stopping) => {}
+        }
+        drop(place);
+    });
+}
+
+async fn connected(
+    service: Arc<Service>,
+    stream: TcpStream,
+    connection: &Arc<Connection>,
+    stopping: watch::Receiver<bool>,
+) {
+    // Answers are written whole; waiting for more to send would only delay them.
+    let _: Result<(), _> = stream.set_nodelay(true);
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &service.server.tls {
+        match tls.accept(stream).await {
+            Ok(stream) => talk(&service, stream, connection, stopping).await,
+            Err(error) => tracing::debug!(%error, "no agreement on TLS"),
+        }
+        return;
+    }
+    talk(&service, stream, connection, stopping).await;
+}
+
+async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
+    service: &Arc<Service>,
+    stream: S,
+    connection: &Arc<Connection>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let limits = &service.server.limits;
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(connection)));
+    let answering = service_fn(|request| answer(service, connection, request));
+    let mut talking = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None) // it would also end silence between requests; phases tell the two apart
+            .max_headers(limits.headers_max)
+            .max_buf_size(limits.head_bytes_max)
+            .serve_connection(io, answering)
+    );
+    let ended = tokio::select! {
+        biased;
+        ended = &mut talking => ended,
+        () = stopped(&mut stopping) => {
+            talking.as_mut().graceful_shutdown();
+            talking.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection broken");
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that whoever could stop us is gone, which is the same.
+    let _: Result<_, _> = stopping.wait_for(|stop| *stop).await;
+}
+
+async fn answer(
+    service: &Arc<Service>,
+    connection: &Connection,
+    request: Request<Incoming>,
+) -> Result<Response<super::reply::Body>, Infallible> {
+    connection.enter(Phase::Busy);
+    let reply = service.handle(request).await;
+    connection.enter(Phase::Answering);
+    Ok(reply.into_response())
+}

@@ -1,0 +1,81 @@
+//! Reading a request's body: bounded in size, in time, and over all connections together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::reply::{Refusal, Why};
+use super::{ServerLimits, Service};
+
+/// A body gets this long before its rate is looked at.
+const RATE_GRACE: Duration = Duration::from_secs(5);
+
+/// A body, and its share of the room for bodies.
+pub(super) struct Read {
+    pub(super) bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Service {
+    /// Reads a body of at most `bytes_max` bytes.
+    pub(super) async fn read(&self, body: Incoming, bytes_max: usize) -> Result<Read, Refusal> {
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(too_large(bytes_max));
+        }
+        let limits = &self.server.limits;
+        match tokio::time::timeout(limits.body_timeout, collect(body, bytes_max, limits, &self.bodies)).await
+        {
+            Ok(read) => read,
+            Err(_) => Err(Why::TimedOut.because("the body did not end in time")),
+        }
+    }
+}
+
+async fn collect(
+    mut body: Incoming,
+    bytes_max: usize,
+    limits: &ServerLimits,
+    bodies: &Arc<Semaphore>,
+) -> Result<Read, Refusal> {
+    let started = Instant::now();
+    let (mut bytes, mut room) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+    loop {
+        let frame = tokio::time::timeout(RATE_GRACE, body.frame()).await;
+        let Ok(Some(frame)) = frame else {
+            if frame.is_ok() {
+                return Ok(Read { bytes: bytes.freeze(), _room: room });
+            }
+            return Err(Why::TimedOut.because("the body stands still"));
+        };
+        let frame = frame.map_err(|_| Why::Malformed.because("the body broke off"))?;
+        let Ok(data) = frame.into_data() else { continue }; // trailers mean nothing here
+        if bytes.len() + data.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if is_slow(started.elapsed(), bytes.len() + data.len(), limits) {
+            return Err(Why::TimedOut.because("the body comes too slowly"));
+        }
+        let share = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let share = Arc::clone(bodies)
+            .try_acquire_many_owned(share)
+            .map_err(|_| Why::Busy.because("too many bytes are being received"))?;
+        match &mut room {
+            Some(room) => room.merge(share),
+            None => room = Some(share),
+        }
+        bytes.extend_from_slice(&data);
+    }
+}
+
+fn is_slow(elapsed: Duration, bytes: usize, limits: &ServerLimits) -> bool {
+    elapsed > RATE_GRACE && (bytes as u128) < limits.body_rate_min as u128 * elapsed.as_millis() / 1000
+}
+
+fn too_large(bytes_max: usize) -> Refusal {
+    Why::TooLarge.because(format!("the body exceeds the limit of {bytes_max} bytes"))
+}

@@ -1,0 +1,229 @@
+//! The connections of a server: how many there are, what each is doing, and for how long.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::ServerLimits;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing was ever received on it.
+    New,
+    /// It is silent between two requests.
+    Idle,
+    /// Part of a request's head has arrived.
+    Head,
+    /// A request is read or handled; that has time-outs of its own.
+    Busy,
+    /// An answer is being written.
+    Answering,
+}
+
+/// All connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    open: Mutex<Open>,
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    by_id: HashMap<u64, Arc<Connection>>,
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    peer: IpAddr,
+    phase: Mutex<(Phase, Instant)>,
+    /// Told when the connection is to be cut.
+    pub(super) cut: Notify,
+}
+
+/// A place among the connections, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    id: u64,
+    of: Arc<Connections>,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl Connections {
+    /// A place for a newcomer. When there is no room, the connection that has been silent for longest makes room;
+    /// `None` if all are at work.
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, limits: &ServerLimits) -> Option<Place> {
+        let mut open = self.lock();
+        if open.by_peer.get(&peer).copied().unwrap_or(0) >= limits.peer_connections_max {
+            open.make_room(Some(peer))?;
+        } else if open.by_id.len() >= limits.connections_max {
+            open.make_room(None)?;
+        }
+        let connection = Arc::new(Connection {
+            peer,
+            phase: Mutex::new((Phase::New, Instant::now())),
+            cut: Notify::new(),
+        });
+        let id = open.next;
+        open.next += 1;
+        open.by_id.insert(id, Arc::clone(&connection));
+        *open.by_peer.entry(peer).or_default() += 1;
+        Some(Place { id, of: Arc::clone(self), connection })
+    }
+
+    /// Cuts connections that have been in their phase for too long.
+    pub(super) fn cut_overdue(&self, limits: &ServerLimits) {
+        let now = Instant::now();
+        for connection in self.lock().by_id.values() {
+            let (phase, since) = connection.phase();
+            let allowed = match phase {
+                Phase::New | Phase::Head => limits.head_timeout,
+                Phase::Idle => limits.idle_timeout,
+                Phase::Answering => limits.answer_timeout,
+                Phase::Busy => Duration::MAX,
+            };
+            if now.saturating_duration_since(since) > allowed {
+                tracing::debug!(peer = %connection.peer, ?phase, "connection cut: it took too long");
+                connection.cut.notify_one();
+            }
+        }
+    }
+
+    /// Cuts every connection that is left.
+    pub(super) fn cut_all(&self) {
+        self.lock().by_id.values().for_each(|connection| connection.cut.notify_one());
+    }
+
+    /// Completes when there is no connection left.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.lock().by_id.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Cuts the connection that has been silent for longest, of one peer or of all. It leaves the books at once, so
+    /// that the newcomer has its place.
+    fn make_room(&mut self, peer: Option<IpAddr>) -> Option<()> {
+        let silent = self.by_id.iter().filter_map(|(id, connection)| {
+            let (phase, since) = connection.phase();
+            let is_silent = matches!(phase, Phase::New | Phase::Idle | Phase::Head);
+            (is_silent && peer.is_none_or(|peer| peer == connection.peer)).then_some((since, *id))
+        });
+        let (_, id) = silent.min()?;
+        let connection = self.remove(id)?;
+        tracing::debug!(peer = %connection.peer, "connection cut: it makes room for another");
+        connection.cut.notify_one();
+        Some(())
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Connection>> {
+        let connection = self.by_id.remove(&id)?;
+        if let Some(count) = self.by_peer.get_mut(&connection.peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&connection.peer);
+            }
+        }
+        Some(connection)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.of.lock();
+        open.remove(self.id);
+        let is_empty = open.by_id.is_empty();
+        drop(open);
+        if is_empty {
+            self.of.emptied.notify_waiters();
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn phase(&self) -> (Phase, Instant) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = (phase, Instant::now());
+    }
+}
+
+/// A stream that tells its connection when something arrives and when an answer is out.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    connection: Arc<Connection>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, connection: Arc<Connection>) -> Self {
+        Self { stream, connection }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        if buf.filled().len() > before && matches!(this.connection.phase().0, Phase::New | Phase::Idle) {
+            this.connection.enter(Phase::Head);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        // Hyper flushes the stream only when all it had to write is written.
+        if flushed.is_ready() && this.connection.phase().0 == Phase::Answering {
+            this.connection.enter(Phase::Idle);
+        }
+        flushed
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

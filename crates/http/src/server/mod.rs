@@ -1,0 +1,148 @@
+//! The server: takes batches, authenticates them, and lets a receiver handle them.
+
+mod accept;
+mod body;
+mod connections;
+mod limits;
+mod reply;
+mod request;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::sync::Semaphore;
+use twobox_core::clock::BoxFuture;
+use twobox_core::ports::{Listen, Receive};
+use twobox_core::signing::Keyrings;
+use twobox_core::system::SystemClock;
+use twobox_core::{Clock, Destination, Error, ErrorKind, Result};
+
+pub use self::limits::ServerLimits;
+
+/// Listens for messages by HTTP. It is bound at once, so that its address is known, and serves when it is started.
+#[derive(Clone)]
+pub struct HttpServer {
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+    keyrings: Option<Arc<Keyrings>>,
+    names: Vec<Destination>,
+    limits: ServerLimits,
+    clock: Arc<dyn Clock>,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsAcceptor>,
+}
+
+impl HttpServer {
+    /// A server that takes only messages signed with one of these keys. The owner of the key is the source.
+    ///
+    /// # Errors
+    /// [`Unavailable`](ErrorKind::Unavailable) if the address cannot be bound.
+    pub async fn signed(address: impl ToSocketAddrs, keyrings: Keyrings) -> Result<Self> {
+        Self::bind(address, Some(Arc::new(keyrings))).await
+    }
+
+    /// A server that believes everybody. Whoever can reach it can send in any name: only for hosts and networks that
+    /// are yours alone.
+    ///
+    /// # Errors
+    /// As [`signed`](Self::signed).
+    pub async fn unsigned(address: impl ToSocketAddrs) -> Result<Self> {
+        Self::bind(address, None).await
+    }
+
+    async fn bind(address: impl ToSocketAddrs, keyrings: Option<Arc<Keyrings>>) -> Result<Self> {
+        let failed = |error| Error::new(ErrorKind::Unavailable, "cannot bind the address").with_source(error);
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self {
+            listener: Arc::new(listener),
+            address,
+            keyrings,
+            names: Vec::new(),
+            limits: ServerLimits::default(),
+            clock: Arc::new(SystemClock::default()),
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes messages for this destination too. Default: only those for the service's own name.
+    #[must_use]
+    pub fn also_known_as(mut self, name: Destination) -> Self {
+        self.names.push(name);
+        self
+    }
+
+    /// Other limits than the default ones.
+    #[must_use]
+    pub fn limits(mut self, limits: ServerLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Where the time that signatures are compared with comes from. Default: the machine.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Serves `https://` under this identity, and nothing else.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, identity: &crate::TlsIdentity) -> Self {
+        self.tls = Some(identity.acceptor());
+        self
+    }
+}
+
+impl Listen for HttpServer {
+    fn serve(
+        &self,
+        name: Destination,
+        receiver: Arc<dyn Receive>,
+        shutdown: BoxFuture<'static, ()>,
+    ) -> BoxFuture<'static, ()> {
+        let mut server = self.clone();
+        server.names.push(name);
+        let service = Service {
+            bodies: Arc::new(Semaphore::new(server.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
+            requests: Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS)),
+            server,
+            receiver,
+        };
+        Box::pin(accept::serve(Arc::new(service), shutdown))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.limits.check()
+    }
+}
+
+/// A server at work.
+struct Service {
+    server: HttpServer,
+    receiver: Arc<dyn Receive>,
+    /// Bytes of bodies that may still be kept.
+    bodies: Arc<Semaphore>,
+    /// Requests that may still be handled.
+    requests: Semaphore,
+}
+
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer")
+            .field("address", &self.address)
+            .field("signed", &self.keyrings.is_some())
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! Answers in the making.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use twobox_core::ports::Answer;
+use twobox_core::signing::{Key, SignedAnswer, sha256, sign_answer};
+use twobox_core::wire::{ANSWER_TYPE, answer_status, encode_answer, encode_answers, encode_refusal, header};
+use twobox_core::{Message, MessageId};
+
+pub(super) type Body = Full<Bytes>;
+
+/// Why a request is refused as a whole. Nothing was written because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is not what this route takes.
+    Malformed,
+    /// It is not signed by anybody known.
+    Unauthentic,
+    /// It was sent too long ago, or will be.
+    Stale,
+    /// There is nothing at this path.
+    NotFound,
+    /// The path takes only POST.
+    MethodNotAllowed,
+    /// The body did not come in time.
+    TimedOut,
+    /// The body is too large.
+    TooLarge,
+    /// The body is of a type or in an encoding that is not taken.
+    Unsupported,
+    /// It is meant for another service.
+    Misdirected,
+    /// There is too much to do.
+    Busy,
+    /// The receiver's store cannot answer.
+    Unavailable,
+}
+
+impl Why {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Unauthentic | Self::Stale => StatusCode::UNAUTHORIZED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Busy | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn outcome(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unauthentic => "unauthentic",
+            Self::Stale => "stale",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::TimedOut => "timed_out",
+            Self::TooLarge => "too_large",
+            Self::Unsupported => "unsupported",
+            Self::Misdirected => "misdirected",
+            Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// A refusal with its reason in words.
+    pub(super) fn because(self, error: impl Into<String>) -> Refusal {
+        Refusal { why: self, error: error.into() }
+    }
+}
+
+/// A request that is refused as a whole.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    why: Why,
+    error: String,
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { why, error } = refusal;
+        tracing::debug!(outcome = why.outcome(), error, "request refused");
+        let mut reply = Self::new(why.status(), encode_refusal(why.outcome(), &error));
+        match why {
+            Why::Busy | Why::Unavailable => reply.retry_after_seconds = Some(1),
+            // The rest of the body, if any, would be taken for the next request.
+            Why::TimedOut | Why::TooLarge => reply.closes = true,
+            Why::MethodNotAllowed => reply.allows_post = true,
+            _ => {}
+        }
+        reply
+    }
+}
+
+/// An answer that is not signed yet.
+pub(super) struct Reply {
+    status: StatusCode,
+    body: Vec<u8>,
+    retry_after_seconds: Option<u64>,
+    closes: bool,
+    allows_post: bool,
+    signature: Option<(HeaderValue, HeaderValue)>,
+}
+
+impl Reply {
+    fn new(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, body, retry_after_seconds: None, closes: false, allows_post: false, signature: None }
+    }
+
+    /// The answer to one message.
+    pub(super) fn to_one(message: &Message, answer: &Answer) -> Self {
+        let status = StatusCode::from_u16(answer_status(answer)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut reply = Self::new(status, encode_answer(&message.id, answer));
+        reply.retry_after_seconds = match answer {
+            Answer::InProgress { after } | Answer::TooEarly { after } => Some(*after),
+            Answer::Retry { after, .. } => *after,
+            _ => None,
+        }
+        .map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0));
+        reply
+    }
+
+    /// The answer to a batch.
+    pub(super) fn to_batch<'a>(answers: impl IntoIterator<Item = (&'a MessageId, &'a Answer)>) -> Self {
+        Self::new(StatusCode::OK, encode_answers(answers))
+    }
+
+    /// Signs it with the key of the request. `of` says which request it belongs to; the rest is filled in.
+    pub(super) fn signed(mut self, key: &Key, of: SignedAnswer<'_>) -> Self {
+        let answer = SignedAnswer { status: self.status.as_u16(), body_sha256: sha256(&self.body), ..of };
+        let mac = sign_answer(key, &answer).to_base64();
+        let value = |text: &str| HeaderValue::from_str(text).ok();
+        self.signature = value(key.id().as_str()).zip(value(&mac));
+        self
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Full::from(self.body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(ANSWER_TYPE));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.allows_post {
+            headers.insert(ALLOW, HeaderValue::from_static("POST"));
+        }
+        if let Some((key_id, mac)) = self.signature {
+            headers.insert(header::KEY_ID, key_id);
+            headers.insert(header::HMAC, mac);
+        }
+        response
+    }
+}

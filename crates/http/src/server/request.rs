@@ -1,0 +1,218 @@
+//! From a request to its answer: limits, shape, signature, destination, and only then the receiver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use hyper::{HeaderMap, Method, Request};
+use twobox_core::ports::Answer;
+use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, sha256};
+use twobox_core::wire::{self, Parsed, Probe, header};
+use twobox_core::{Destination, Error, Message, Source, Timestamp};
+
+use super::Service;
+use super::reply::{Refusal, Reply, Why};
+use crate::{RECEIVE, RECEIVE_BATCH};
+
+/// How long a request waits for its turn.
+const TURN_WAIT: Duration = Duration::from_secs(1);
+
+/// How many messages a route takes at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Route {
+    One,
+    Batch,
+}
+
+/// Who sent a request, and what its answer is bound to.
+struct Sender<'a> {
+    source: Source,
+    destination: Destination,
+    sent: Timestamp,
+    /// The key it was signed with.
+    key: Option<&'a Key>,
+}
+
+impl Service {
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Reply {
+        self.answer(request).await.unwrap_or_else(Reply::from)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
+        let route = route(&request)?;
+        let (head, body) = request.into_parts();
+        check_head(&head.headers)?;
+        let limits = &self.server.limits;
+        let bytes_max = match route {
+            Route::One => limits.wire.envelope_bytes,
+            Route::Batch => limits.wire.batch_bytes,
+        };
+        let body = self.read(body, bytes_max).await?;
+        let turn = tokio::time::timeout(TURN_WAIT, self.requests.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(Why::Busy.because("too many requests are being handled"));
+        };
+        match route {
+            Route::One => self.one(&head.headers, &body.bytes).await,
+            Route::Batch => self.batch(&head.headers, &body.bytes).await,
+        }
+    }
+
+    async fn one(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+        let parsed = wire::parse(body, &self.server.limits.wire).map_err(|error| malformed(&error))?;
+        let parsed = [parsed];
+        let sender = self.authenticate(&parsed)?;
+        let [parsed] = parsed;
+        let message = Arc::new(parsed.message);
+        let answers = self.receive(vec![Arc::clone(&message)], headers).await?;
+        let answer = answers.first().unwrap_or(&Answer::NotReached);
+        Ok(sender.sign(Reply::to_one(&message, answer), body))
+    }
+
+    async fn batch(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+        let items = wire::parse_batch(body, &self.server.limits.wire).map_err(|error| malformed(&error))?;
+        if items.is_empty() {
+            return self.probe(headers, body);
+        }
+        // One bad envelope spoils the request: it cannot be authentic, so nothing may be said about it.
+        let parsed: Vec<Parsed> =
+            items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
+        let sender = self.authenticate(&parsed)?;
+        let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
+        let answers = self.receive(messages.clone(), headers).await?;
+        let ids = messages.iter().map(|message| &message.id);
+        Ok(sender.sign(Reply::to_batch(ids.zip(&answers)), body))
+    }
+
+    /// Says that somebody is there, signed, without any effect.
+    fn probe(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+        let reply = Reply::to_batch([]);
+        let Some(keyrings) = &self.server.keyrings else { return Ok(reply) };
+        let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
+        let source = probe.verify(keyrings, self.server.clock.now()).map_err(refused)?;
+        let key = keyrings.key(&probe.signature.key_id);
+        let sender = Sender { source, destination: probe.link.destination, sent: probe.sent, key };
+        self.check_destination(&sender.destination)?;
+        Ok(sender.sign(reply, body))
+    }
+
+    /// Who sent these messages: all of them the same sender, with the same key, to us.
+    fn authenticate(&self, parsed: &[Parsed]) -> Result<Sender<'_>, Refusal> {
+        let Some(first) = parsed.first() else { return Err(Why::Malformed.because("no message")) };
+        let sender = match &self.server.keyrings {
+            Some(keyrings) => authentic(keyrings, parsed, first, self.server.clock.now())?,
+            None => Sender {
+                source: first.message.source.clone(),
+                destination: first.message.destination.clone(),
+                sent: first.sent,
+                key: None,
+            },
+        };
+        parsed.iter().try_for_each(|parsed| self.check_destination(&parsed.message.destination))?;
+        Ok(sender)
+    }
+
+    fn check_destination(&self, destination: &Destination) -> Result<(), Refusal> {
+        if self.server.names.contains(destination) {
+            return Ok(());
+        }
+        Err(Why::Misdirected.because("this is another service than the destination: check the sender's URL"))
+    }
+
+    async fn receive(
+        &self,
+        messages: Vec<Arc<Message>>,
+        headers: &HeaderMap,
+    ) -> Result<Vec<Answer>, Refusal> {
+        let count = messages.len();
+        match self.receiver.receive(messages, self.budget(headers)).await {
+            Ok(answers) if answers.len() == count => Ok(answers),
+            Ok(_) => Err(Why::Unavailable.because("the receiver answered another number of messages")),
+            Err(error) => {
+                tracing::warn!(error = %error.chain(), "the receiver cannot answer");
+                Err(Why::Unavailable.because("the receiver's store cannot answer now"))
+            }
+        }
+    }
+
+    /// How long the receiver may work: half of what the sender waits leaves time for the way there and back.
+    fn budget(&self, headers: &HeaderMap) -> Duration {
+        let budget = self.server.limits.budget;
+        let waits = headers.get(header::TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
+        waits.map_or(budget, |millis| budget.min(Duration::from_millis(millis) / 2))
+    }
+}
+
+/// The sender of messages that are all signed with the same of our keys.
+fn authentic<'a>(
+    keyrings: &'a Keyrings,
+    parsed: &[Parsed],
+    first: &Parsed,
+    now: Timestamp,
+) -> Result<Sender<'a>, Refusal> {
+    let source = first.verify(keyrings, now).map_err(refused)?;
+    for other in &parsed[1..] {
+        other.verify(keyrings, now).map_err(refused)?;
+        // The answer is signed once, for one sender.
+        if other.signature.as_ref().map(|signature| &signature.key_id)
+            != first.signature.as_ref().map(|signature| &signature.key_id)
+        {
+            return Err(Why::Malformed.because("the messages of a batch must be signed with the same key"));
+        }
+    }
+    let key = first.signature.as_ref().and_then(|signature| keyrings.key(&signature.key_id));
+    Ok(Sender { source, destination: first.message.destination.clone(), sent: first.sent, key })
+}
+
+impl Sender<'_> {
+    fn sign(&self, reply: Reply, request: &Bytes) -> Reply {
+        let Some(key) = self.key else { return reply };
+        let of = SignedAnswer {
+            source: &self.source,
+            destination: &self.destination,
+            sent: self.sent,
+            request_sha256: sha256(request),
+            status: 0,
+            body_sha256: [0; 32],
+        };
+        reply.signed(key, of)
+    }
+}
+
+fn route(request: &Request<Incoming>) -> Result<Route, Refusal> {
+    let route = match request.uri().path() {
+        RECEIVE => Route::One,
+        RECEIVE_BATCH => Route::Batch,
+        _ => return Err(Why::NotFound.because("there is nothing at this path")),
+    };
+    if request.method() == Method::POST {
+        return Ok(route);
+    }
+    Err(Why::MethodNotAllowed.because("this path takes only POST"))
+}
+
+/// Refuses what would have to be unpacked or guessed before it could be limited (S16).
+fn check_head(headers: &HeaderMap) -> Result<(), Refusal> {
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    if text(&CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+        return Err(Why::Unsupported.because("compressed bodies are not taken: send it as it is"));
+    }
+    let essence = text(&CONTENT_TYPE).and_then(|of| of.split(';').next()).unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Why::Unsupported.because("the content type is not application/json"))
+}
+
+fn malformed(error: &Error) -> Refusal {
+    Why::Malformed.because(error.to_string())
+}
+
+/// Unknown key and wrong signature look the same from outside (S11).
+fn refused(refused: Refused) -> Refusal {
+    let why = if refused == Refused::Stale { Why::Stale } else { Why::Unauthentic };
+    why.because(refused.to_string())
+}

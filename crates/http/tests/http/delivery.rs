@@ -1,0 +1,70 @@
+//! Messages from one database to another.
+
+use std::sync::Arc;
+
+use twobox_core::ports::{Answer, Transport};
+use twobox_core::signing::Keyring;
+use twobox_core::{Payload, Response};
+use twobox_http::Http;
+
+use crate::world::{Billing, Shop, key, keyring, link, message};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_14_messages_are_delivered_over_http_and_marked_sent() {
+    let billing = Billing::signed().await;
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    let shop = Shop::start(&[("billing", Arc::new(http))]).await;
+    shop.enqueue("billing", "m", 2_000).await;
+    shop.until_sent("billing", 2_000).await;
+    assert_eq!(billing.effects().await, 2_000);
+    shop.stop().await;
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_08_a_duplicate_gets_the_stored_response() {
+    let billing = Billing::signed().await;
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    let stored =
+        Some(Response { content_type: "application/json".into(), body: Payload::new("\"invoiced\"") });
+    let first = http.deliver(&link(), vec![message("m")]).await.unwrap();
+    assert_eq!(first, [Answer::Done(stored.clone())]);
+    let second = http.deliver(&link(), vec![message("m"), message("n")]).await.unwrap();
+    assert_eq!(second, [Answer::Duplicate(stored.clone()), Answer::Done(stored)]);
+    assert_eq!(billing.effects().await, 2);
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l3_a_probe_is_answered_and_has_no_effect() {
+    let billing = Billing::signed().await;
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), []);
+    assert_eq!(billing.effects().await, 0);
+    let store = billing.stop().await;
+    assert_eq!(store.count("SELECT count(*) FROM inbox").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsigned_operation_works_when_it_is_asked_for_on_both_sides() {
+    let billing = Billing::unsigned().await;
+    let http = Http::unsigned(&billing.url()).unwrap();
+    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), []);
+    let answers = http.deliver(&link(), vec![message("m")]).await.unwrap();
+    assert!(matches!(answers[..], [Answer::Done(Some(_))]));
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s11_a_receiver_without_our_key_holds_the_lane_and_charges_nobody() {
+    let billing = Billing::signed().await;
+    let strangers = Keyring::new([key("stranger", 9)]).unwrap();
+    let http = Http::signed(&billing.url(), strangers).unwrap();
+    let shop = Shop::start(&[("billing", Arc::new(http))]).await;
+    shop.enqueue("billing", "m", 3).await;
+    assert_eq!(shop.until_held("billing").await, "status 401: signature does not hold");
+    let store = shop.stop().await;
+    assert_eq!(store.count("SELECT count(*) FROM outbox_messages WHERE retry_count > 0").await, 0);
+    assert_eq!(billing.effects().await, 0);
+    billing.stop().await;
+}
