@@ -1,0 +1,97 @@
+//! Billing: writes one invoice per order.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use twobox::ports::{BoxFuture, Receive};
+use twobox::signing::Keyrings;
+use twobox::{Answer, Destination, HttpServer, Listen, Message, Source, Sqlite, Twobox};
+
+use super::child::parent_is_gone;
+use super::order::{BILLING, OrderPlaced, SHOP, keyring};
+use crate::Result;
+
+#[derive(Debug, Args)]
+pub(crate) struct BillingArguments {
+    #[arg(long)]
+    database: PathBuf,
+    /// Where duplicates are counted.
+    #[arg(long)]
+    duplicates: PathBuf,
+}
+
+pub(crate) async fn run(arguments: BillingArguments) -> Result<()> {
+    let db = Sqlite::open(&arguments.database).await?;
+    db.migrate().await?;
+    db.transaction::<_, twobox::Error, _>(|tx| {
+        // Nothing here keeps an order from being invoiced twice: that is what the inbox is for.
+        tx.execute(
+            "CREATE TABLE IF NOT EXISTS invoices (order_id INTEGER NOT NULL, cents INTEGER NOT NULL)",
+            [],
+        )?;
+        tx.execute("CREATE INDEX IF NOT EXISTS invoices_of_order ON invoices (order_id)", [])
+    })
+    .await?;
+    let billing = Twobox::builder(BILLING, &db)
+        .handle(|tx, placed: OrderPlaced, _context| {
+            tx.execute("INSERT INTO invoices VALUES (?1, ?2)", [placed.order, placed.cents])?;
+            Ok("invoiced")
+        })
+        .build()?;
+    let mut keyrings = Keyrings::new();
+    keyrings.insert(&Source::new(SHOP)?, keyring()?)?;
+    let server = HttpServer::signed("127.0.0.1:0", keyrings).await?;
+    println!("{}", server.local_addr());
+    let running = billing.start();
+    let receiver = Counting::new(Arc::new(billing.receiver()), &arguments.duplicates)?;
+    server.serve(Destination::new(BILLING)?, Arc::new(receiver), Box::pin(parent_is_gone())).await;
+    running.shutdown().await;
+    Ok(())
+}
+
+/// Counts duplicates where a kill cannot undo it: what was written to a file outlives the process.
+struct Counting {
+    receiver: Arc<dyn Receive>,
+    count: Arc<(AtomicU64, File)>,
+}
+
+impl Counting {
+    fn new(receiver: Arc<dyn Receive>, path: &Path) -> Result<Self> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let count = read_count(&file);
+        Ok(Self { receiver, count: Arc::new((AtomicU64::new(count), file)) })
+    }
+}
+
+/// How many duplicates were counted in this file.
+pub(super) fn read_count(file: &File) -> u64 {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_le_bytes(bytes))
+}
+
+impl Receive for Counting {
+    fn receive(
+        &self,
+        messages: Vec<Arc<Message>>,
+        budget: Duration,
+    ) -> BoxFuture<'static, twobox::Result<Vec<Answer>>> {
+        let (answers, counted) = (self.receiver.receive(messages, budget), Arc::clone(&self.count));
+        Box::pin(async move {
+            let answers = answers.await?;
+            let duplicates =
+                answers.iter().filter(|answer| matches!(answer, Answer::Duplicate(_))).count() as u64;
+            if duplicates > 0 {
+                let (count, file) = &*counted;
+                let sum = count.fetch_add(duplicates, Ordering::Relaxed) + duplicates;
+                // Only a figure of the demonstration depends on it.
+                let _: std::io::Result<()> = file.write_all_at(&sum.to_le_bytes(), 0);
+            }
+            Ok(answers)
+        })
+    }
+}

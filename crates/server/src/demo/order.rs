@@ -1,0 +1,33 @@
+//! What shop tells billing, and what both have to agree on.
+
+use serde::{Deserialize, Serialize};
+use twobox::Signal;
+use twobox::signing::{Key, KeyId, Keyring, SecretKey};
+
+use crate::Result;
+
+/// The service that places orders.
+pub(super) const SHOP: &str = "shop";
+/// The service that writes invoices.
+pub(super) const BILLING: &str = "billing";
+
+/// Holds the secret both sign with; made anew for every demonstration.
+pub(super) const SECRET: &str = "TWOBOX_DEMO_SECRET";
+
+/// An order was placed.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct OrderPlaced {
+    pub(super) order: i64,
+    pub(super) cents: i64,
+}
+
+impl Signal for OrderPlaced {
+    const NAME: &'static str = "OrderPlaced";
+}
+
+/// The keys both hold.
+pub(super) fn keyring() -> Result<Keyring> {
+    let secret = std::env::var(SECRET).map_err(|_| "only `twobox demo` starts this service")?;
+    let key = Key::new(KeyId::new("demo")?, SecretKey::new(secret.as_bytes())?);
+    Ok(Keyring::new([key])?)
+}

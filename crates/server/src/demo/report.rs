@@ -1,0 +1,193 @@
+//! The result, for people and for machines.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+
+use super::audit::Audit;
+
+/// How the demonstration went.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) seed: u64,
+    pub(super) audit: Audit,
+    pub(super) wanted: u64,
+    pub(super) duplicates: u64,
+    pub(super) kills: u32,
+    pub(super) kills_in_flight: u32,
+    pub(super) cuts: u64,
+    pub(super) answers_lost: u64,
+    pub(super) took: Duration,
+}
+
+impl Outcome {
+    /// Whether everything happened, and once.
+    pub(super) fn is_whole(&self) -> bool {
+        let audit = &self.audit;
+        audit.lost == 0
+            && audit.doubled == 0
+            && audit.phantoms == 0
+            && audit.orders == self.wanted
+            && audit.enqueued == audit.orders
+            && audit.delivered + audit.dead == audit.enqueued
+    }
+
+    fn rate(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let delivered = self.audit.delivered as f64;
+        delivered / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// For machines.
+pub(super) fn json(outcome: &Outcome, kept: Option<&Path>) -> Value {
+    let audit = &outcome.audit;
+    json!({
+        "seed": outcome.seed,
+        "orders": audit.orders,
+        "enqueued": audit.enqueued,
+        "delivered": audit.delivered,
+        "dead": audit.dead,
+        "invoices": audit.invoices,
+        "duplicates_suppressed": outcome.duplicates,
+        "kills": outcome.kills,
+        "kills_in_flight": outcome.kills_in_flight,
+        "cuts": outcome.cuts,
+        "answers_lost": outcome.answers_lost,
+        "lost": audit.lost,
+        "doubled": audit.doubled,
+        "phantoms": audit.phantoms,
+        "seconds": outcome.took.as_secs_f64(),
+        "messages_per_second": outcome.rate(),
+        "whole": outcome.is_whole(),
+        "kept": kept,
+    })
+}
+
+/// For people.
+pub(super) fn table(outcome: &Outcome, kept: Option<&Path>) -> String {
+    let audit = &outcome.audit;
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    let rows: [(&str, String, String); 11] = [
+        ("orders placed", thousands(audit.orders), "committed by shop, by SQL".into()),
+        ("messages enqueued", thousands(audit.enqueued), "in the same transactions".into()),
+        ("delivered", thousands(audit.delivered), dead(audit.dead)),
+        ("invoices", thousands(audit.invoices), "written by billing, by SQL".into()),
+        (
+            "duplicates suppressed",
+            thousands(outcome.duplicates),
+            "delivered again, answered from the inbox".into(),
+        ),
+        (
+            "kills (SIGKILL)",
+            outcome.kills.to_string(),
+            format!("{} with a request in flight", outcome.kills_in_flight),
+        ),
+        ("connections cut", outcome.cuts.to_string(), "in the middle of a request".into()),
+        ("answers lost", outcome.answers_lost.to_string(), "after the work was done".into()),
+        ("lost", thousands(audit.lost), "orders without an invoice".into()),
+        (
+            "doubled",
+            thousands(audit.doubled),
+            format!("invoices too many; {} without an order", audit.phantoms),
+        ),
+        (
+            "rate",
+            thousands(whole(outcome.rate())),
+            format!("messages per second, in {:.1} s", outcome.took.as_secs_f64()),
+        ),
+    ];
+    for (name, value, detail) in rows {
+        table.add_row([name.to_owned(), value, detail]);
+    }
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let verdict = if outcome.is_whole() {
+        "Nothing was lost, nothing happened twice."
+    } else {
+        "NOT WHOLE: see above."
+    };
+    let mut text = format!("{table}\n{verdict} (--seed {})\n", outcome.seed);
+    if let Some(folder) = kept {
+        let _: std::fmt::Result = writeln!(text, "The databases are in {}", folder.display());
+    }
+    text
+}
+
+fn dead(count: u64) -> String {
+    if count == 0 { "acknowledged by billing".into() } else { format!("and {count} dead letters") }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is no larger than a count"
+)]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(change: impl Fn(&mut Audit)) -> Outcome {
+        let mut audit =
+            Audit { orders: 1_234, enqueued: 1_234, delivered: 1_234, invoices: 1_234, ..Audit::default() };
+        change(&mut audit);
+        Outcome {
+            seed: 7,
+            audit,
+            wanted: 1_234,
+            duplicates: 0,
+            kills: 2,
+            kills_in_flight: 1,
+            cuts: 0,
+            answers_lost: 0,
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn anything_lost_doubled_or_missing_fails_the_demonstration() {
+        assert!(outcome(|_| {}).is_whole());
+        assert!(outcome(|audit| (audit.delivered, audit.dead) = (1_233, 1)).is_whole());
+        for change in [
+            |audit: &mut Audit| audit.lost = 1,
+            |audit: &mut Audit| audit.doubled = 1,
+            |audit: &mut Audit| audit.phantoms = 1,
+            |audit: &mut Audit| audit.orders = 1_233,
+            |audit: &mut Audit| audit.enqueued = 1_235,
+            |audit: &mut Audit| audit.delivered = 1_233,
+        ] {
+            assert!(!outcome(change).is_whole());
+        }
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let outcome = outcome(|audit| audit.lost = 1_000_000);
+        let text = table(&outcome, Some(Path::new("/kept")));
+        assert!(text.contains("1,000,000") && text.contains("NOT WHOLE") && text.contains("/kept"), "{text}");
+        let json = json(&outcome, None);
+        assert_eq!((json["lost"].as_u64(), json["whole"].as_bool()), (Some(1_000_000), Some(false)));
+        assert_eq!(json["messages_per_second"], 1234.0);
+    }
+}

@@ -1,0 +1,124 @@
+//! Shop: places orders, and tells billing about each in the same transaction.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use twobox::{Http, MessageId, Outbox, Signal, Sqlite, Twobox};
+
+use super::child::parent_is_gone;
+use super::order::{BILLING, OrderPlaced, SHOP, keyring};
+use crate::Result;
+
+/// Customers at a time.
+const CUSTOMERS: usize = 32;
+/// Orders are let in this often.
+const BEAT: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Args)]
+pub(crate) struct ShopArguments {
+    #[arg(long)]
+    database: PathBuf,
+    #[arg(long)]
+    billing: String,
+    #[arg(long)]
+    orders: u64,
+    #[arg(long)]
+    orders_per_second: u64,
+}
+
+pub(crate) async fn run(arguments: ShopArguments) -> Result<()> {
+    let db = Sqlite::open(&arguments.database).await?;
+    db.migrate().await?;
+    let placed = db
+        .transaction::<_, twobox::Error, _>(|tx| {
+            tx.execute(
+                "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, cents INTEGER NOT NULL)",
+                [],
+            )?;
+            Ok(tx
+                .query("SELECT count(*) FROM orders", [], |row| row.get::<i64>(0))?
+                .first()
+                .copied()
+                .unwrap_or(0))
+        })
+        .await?;
+    let shop = Twobox::builder(SHOP, &db)
+        .destination(BILLING, Http::signed(&arguments.billing, keyring()?)?)
+        .build()?;
+    let running = shop.start();
+    let outbox = shop.outbox();
+    let placing = place(&db, &outbox, u64::try_from(placed)?, &arguments);
+    tokio::select! {
+        placed = placing => {
+            placed?;
+            parent_is_gone().await;
+        }
+        () = parent_is_gone() => {}
+    }
+    running.shutdown().await;
+    Ok(())
+}
+
+/// Places what is missing, at the given rate.
+async fn place(db: &Sqlite, outbox: &Outbox, placed: u64, arguments: &ShopArguments) -> Result<()> {
+    let next = Arc::new(AtomicU64::new(placed));
+    let door = Arc::new(Semaphore::new(0));
+    let mut customers: JoinSet<Result<()>> = JoinSet::new();
+    for _ in 0..CUSTOMERS {
+        let (db, outbox, next, door) = (db.clone(), outbox.clone(), Arc::clone(&next), Arc::clone(&door));
+        let orders = arguments.orders;
+        customers.spawn(async move {
+            while next.fetch_add(1, Ordering::Relaxed) < orders {
+                door.acquire().await?.forget();
+                place_one(&db, &outbox).await?;
+            }
+            Ok(())
+        });
+    }
+    let opening = open_door(&door, arguments.orders_per_second);
+    let placing = async {
+        while let Some(customer) = customers.join_next().await {
+            customer??;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        placed = placing => placed,
+        () = opening => Ok(()),
+    }
+}
+
+/// Lets orders in, a few at every beat.
+async fn open_door(door: &Semaphore, per_second: u64) {
+    let per_beat = usize::try_from(per_second / 100).unwrap_or(1).max(1);
+    let mut beat = tokio::time::interval(BEAT);
+    loop {
+        beat.tick().await;
+        if door.available_permits() < per_beat {
+            door.add_permits(per_beat);
+        }
+    }
+}
+
+/// The business transaction: the order and the message exist together, or neither does.
+async fn place_one(db: &Sqlite, outbox: &Outbox) -> Result<()> {
+    let outbox = outbox.clone();
+    db.transaction::<_, twobox::Error, _>(move |tx| {
+        let orders = tx.query(
+            "INSERT INTO orders (cents) VALUES (1 + abs(random() % 10000)) RETURNING id, cents",
+            [],
+            |row| Ok(OrderPlaced { order: row.get(0)?, cents: row.get(1)? }),
+        )?;
+        orders.iter().try_for_each(|placed| {
+            let id = MessageId::new(format!("order-{}", placed.order))?;
+            outbox.enqueue(tx, &placed.to(BILLING)?.id(id)).map(drop)
+        })
+    })
+    .await?;
+    Ok(())
+}

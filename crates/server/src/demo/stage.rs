@@ -1,0 +1,208 @@
+//! Directing the demonstration: start, break, heal, drain, count.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use twobox_core::Clock as _;
+use twobox_core::system::SystemClock;
+
+use super::Arguments;
+use super::audit::Auditor;
+use super::billing::read_count;
+use super::chance::{Chance, fresh_secret};
+use super::child::Service;
+use super::plan::{Fault, plan};
+use super::proxy::Proxy;
+use super::report::Outcome;
+use crate::Result;
+
+/// Between two faults there is at most this much time.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// What the average fault takes, restart included. Orders are placed over the time all faults take.
+const FAULT_TAKES: Duration = Duration::from_millis(350);
+/// Somebody who is to be killed in the middle of a request is given this long to begin one.
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
+/// After everything was healed, the rest must arrive within this time.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// How often the databases are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Orders per second when nothing is killed: as many as go.
+const UNLIMITED: u64 = 10_000_000;
+
+/// The two services and what is between them.
+pub(super) struct Stage {
+    shop_db: PathBuf,
+    billing_db: PathBuf,
+    duplicates: PathBuf,
+    messages: u64,
+    kills: u32,
+    seed: u64,
+    secret: String,
+    proxy: Proxy,
+    bar: ProgressBar,
+    kills_done: u32,
+    kills_in_flight: u32,
+}
+
+struct Cast {
+    shop: Service,
+    billing: Service,
+}
+
+impl Stage {
+    pub(super) async fn new(folder: &Path, arguments: &Arguments, seed: u64) -> Result<Self> {
+        Ok(Self {
+            shop_db: folder.join("shop.db"),
+            billing_db: folder.join("billing.db"),
+            duplicates: folder.join("duplicates"),
+            messages: arguments.messages,
+            kills: arguments.kills,
+            seed,
+            secret: fresh_secret(),
+            proxy: Proxy::start().await?,
+            bar: bar(arguments)?,
+            kills_done: 0,
+            kills_in_flight: 0,
+        })
+    }
+
+    pub(super) async fn play(mut self) -> Result<Outcome> {
+        let clock = SystemClock::default();
+        let start = clock.monotonic();
+        let mut cast = Cast { billing: self.start_billing().await?, shop: self.start_shop().await? };
+        let auditor = self.auditor().await?;
+        let mut chance = Chance::new(self.seed);
+        for fault in plan(self.kills, &mut chance) {
+            cast = self.cause(fault, cast, &auditor, &mut chance).await?;
+        }
+        self.proxy.heal();
+        self.drain(&mut cast, &auditor).await?;
+        let took = clock.monotonic() - start;
+        cast.shop.stop().await?;
+        cast.billing.stop().await?;
+        self.bar.finish_and_clear();
+        let (cuts, answers_lost) = self.proxy.broken();
+        Ok(Outcome {
+            seed: self.seed,
+            audit: auditor.audit()?,
+            wanted: self.messages,
+            duplicates: File::open(&self.duplicates).map_or(0, |file| read_count(&file)),
+            kills: self.kills_done,
+            kills_in_flight: self.kills_in_flight,
+            cuts,
+            answers_lost,
+            took,
+        })
+    }
+
+    async fn start_shop(&self) -> Result<Service> {
+        let per_second = match self.kills {
+            0 => UNLIMITED,
+            kills => {
+                let millis = u128::from(kills) * 5 / 2 * FAULT_TAKES.as_millis();
+                u64::try_from(u128::from(self.messages) * 1000 / millis)?.max(100)
+            }
+        };
+        let arguments = [
+            "demo-shop".into(),
+            format!("--database={}", self.shop_db.display()),
+            format!("--billing=http://{}", self.proxy.address),
+            format!("--orders={}", self.messages),
+            format!("--orders-per-second={per_second}"),
+        ];
+        Service::start(&arguments, &self.secret, false).await
+    }
+
+    async fn start_billing(&self) -> Result<Service> {
+        let arguments = [
+            "demo-billing".into(),
+            format!("--database={}", self.billing_db.display()),
+            format!("--duplicates={}", self.duplicates.display()),
+        ];
+        let billing = Service::start(&arguments, &self.secret, true).await?;
+        self.proxy.lead_to(billing.said.parse()?);
+        Ok(billing)
+    }
+
+    /// The databases can be looked at once both services have made their tables.
+    async fn auditor(&self) -> Result<Auditor> {
+        let looking = async {
+            loop {
+                if let Ok(auditor) = Auditor::new(&self.shop_db, &self.billing_db)
+                    && auditor.progress().is_ok()
+                {
+                    return auditor;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        Ok(tokio::time::timeout(DRAIN_MAX, looking).await?)
+    }
+
+    async fn cause(
+        &mut self,
+        fault: Fault,
+        mut cast: Cast,
+        auditor: &Auditor,
+        chance: &mut Chance,
+    ) -> Result<Cast> {
+        tokio::time::sleep(chance.time_below(PAUSE_MAX)).await;
+        self.show(auditor)?;
+        match fault {
+            Fault::Cut => self.proxy.cut_one(),
+            Fault::DropAnswer => self.proxy.drop_one(),
+            Fault::KillShop => {
+                self.aim().await;
+                cast.shop.kill().await?;
+                cast.shop = self.start_shop().await?;
+            }
+            Fault::KillBilling => {
+                self.aim().await;
+                cast.billing.kill().await?;
+                cast.billing = self.start_billing().await?;
+            }
+        }
+        Ok(cast)
+    }
+
+    /// Waits for a request, so that the kill hits it.
+    async fn aim(&mut self) {
+        self.proxy.until_in_flight(REQUEST_WAIT).await;
+        self.kills_done += 1;
+        self.kills_in_flight += u32::from(self.proxy.in_flight() > 0);
+    }
+
+    async fn drain(&self, cast: &mut Cast, auditor: &Auditor) -> Result<()> {
+        let draining = async {
+            while self.show(auditor)? < self.messages {
+                if cast.shop.has_ended()? || cast.billing.has_ended()? {
+                    return Err("a service has ended by itself".into());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Ok(())
+        };
+        // What has not arrived by then is counted as lost.
+        tokio::time::timeout(DRAIN_MAX, draining).await.unwrap_or(Ok(()))
+    }
+
+    /// Shows how far everything is; returns how many messages are settled.
+    fn show(&self, auditor: &Auditor) -> Result<u64> {
+        let progress = auditor.progress()?;
+        let (cuts, answers_lost) = self.proxy.broken();
+        self.bar.set_position(progress.invoices.min(self.messages));
+        self.bar.set_message(format!(
+            "{} orders, {} kills ({} in flight), {} cuts, {} answers lost",
+            progress.orders, self.kills_done, self.kills_in_flight, cuts, answers_lost
+        ));
+        Ok(progress.settled)
+    }
+}
+
+fn bar(arguments: &Arguments) -> Result<ProgressBar> {
+    let target = if arguments.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("{elapsed:>4} {bar:30.green} {pos:>7}/{len} invoices  {msg}")?;
+    Ok(ProgressBar::with_draw_target(Some(arguments.messages), target).with_style(style))
+}
