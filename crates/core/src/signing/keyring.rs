@@ -12,6 +12,15 @@ pub struct Keyring {
 }
 
 impl Keyring {
+    /// A ring with one key that holds at all times.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the id is not legal, [`Misconfigured`](ErrorKind::Misconfigured) if the
+    /// secret is too short.
+    pub fn of(id: &str, secret: &[u8]) -> Result<Self> {
+        Self::new([Key::new(KeyId::new(id)?, SecretKey::new(secret)?)])
+    }
+
     /// Puts keys on a ring, in any order.
     ///
     /// # Errors
@@ -66,6 +75,16 @@ impl Keyrings {
     #[must_use]
     pub fn new() -> Self {
         Self { owners: HashMap::new(), nobody: SecretKey::nobody() }
+    }
+
+    /// The keys of one source.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the source's name is not legal.
+    pub fn of(source: &str, keyring: Keyring) -> Result<Self> {
+        let mut keyrings = Self::new();
+        keyrings.insert(&Source::new(source)?, keyring)?;
+        Ok(keyrings)
     }
 
     /// Adds the keys of `source`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use twobox::ports::{BoxFuture, Receive};
 use twobox::signing::Keyrings;
-use twobox::{Answer, Destination, HttpServer, Listen, Message, Source, Sqlite, Twobox};
+use twobox::{Answer, Destination, HttpServer, Listen, Message, Sqlite, Twobox};
 
 use super::child::parent_is_gone;
 use super::order::{BILLING, OrderPlaced, SHOP, keyring};
@@ -43,9 +43,7 @@ pub(crate) async fn run(arguments: BillingArguments) -> Result<()> {
             Ok("invoiced")
         })
         .build()?;
-    let mut keyrings = Keyrings::new();
-    keyrings.insert(&Source::new(SHOP)?, keyring()?)?;
-    let server = HttpServer::signed("127.0.0.1:0", keyrings).await?;
+    let server = HttpServer::signed("127.0.0.1:0", Keyrings::of(SHOP, keyring()?)?).await?;
     println!("{}", server.local_addr());
     let running = billing.start();
     let receiver = Counting::new(Arc::new(billing.receiver()), &arguments.duplicates)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use twobox::Signal;
-use twobox::signing::{Key, KeyId, Keyring, SecretKey};
+use twobox::signing::Keyring;
 
 use crate::Result;
 
@@ -28,6 +28,5 @@ impl Signal for OrderPlaced {
 /// The keys both hold.
 pub(super) fn keyring() -> Result<Keyring> {
     let secret = std::env::var(SECRET).map_err(|_| "only `twobox demo` starts this service")?;
-    let key = Key::new(KeyId::new("demo")?, SecretKey::new(secret.as_bytes())?);
-    Ok(Keyring::new([key])?)
+    Ok(Keyring::of("demo", secret.as_bytes())?)
 }
