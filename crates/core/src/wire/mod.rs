@@ -51,6 +51,6 @@ pub use self::limits::{
     BATCH_EXTRA_BYTES, BATCH_ITEMS_MAX, DEPTH_MAX, ENVELOPE_EXTRA_BYTES, ENVELOPE_FIELDS_MAX, Limits,
     RF_HEADER_BYTES_MAX, RF_HEADERS_MAX,
 };
-pub use self::parse::{Parsed, parse, parse_batch};
+pub use self::parse::{Parsed, parse, parse_batch, parse_plain};
 pub use self::payload::{Encoding, check_content_type};
 pub use self::probe::Probe;

@@ -62,6 +62,28 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed> {
     message(&Envelope::read(bytes, limits)?, limits)
 }
 
+/// Reads one envelope of a sender that knows RF-09 and nothing more: what it does not say is completed.
+///
+/// The message is then dated when it arrives, or by its `rf-timestamp`, so it is remembered for the dedup window
+/// and no longer: a copy that comes later is taken for new, which dates of the sender's own would prevent (S9).
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_plain(bytes: &[u8], limits: &Limits, receiver: &Destination, now: Timestamp) -> Result<Parsed> {
+    let mut envelope = Envelope::read(bytes, limits)?;
+    let sent = envelope.header(header::TIMESTAMP).map_or(Some(now), instant::parse).unwrap_or(now);
+    let mut complete = |name: &'static str, value: String| {
+        envelope.headers.entry(name.into()).or_insert_with(|| value.into());
+    };
+    complete(header::TIMESTAMP, instant::format(now));
+    complete(header::DESTINATION, receiver.as_str().to_owned());
+    complete(header::CREATED, sent.as_micros().to_string());
+    complete(header::AVAILABLE, sent.as_micros().to_string());
+    complete(header::EXPIRES, Timestamp::MAX.as_micros().to_string());
+    complete(header::OUTBOX, String::new());
+    message(&envelope, limits)
+}
+
 /// Reads a batch, item by item: a bad envelope does not spoil its neighbours. An empty array is a probe.
 ///
 /// # Errors

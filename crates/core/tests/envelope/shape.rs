@@ -1,7 +1,7 @@
 //! The envelope byte for byte, and what it may and may not contain.
 
 use twobox_core::wire::{self, Batch, Draft, Encoding, Envelope, Limits, Stamp};
-use twobox_core::{ErrorKind, Payload};
+use twobox_core::{Destination, ErrorKind, Payload, Timestamp};
 
 use crate::generate::{NOW, encode, encode_signed, key, message};
 
@@ -149,4 +149,26 @@ fn s17_debug_shows_neither_payload_nor_signature() {
     batch.push(&draft, &Stamp { sent: NOW, outbox: "o", signature: None });
     let shown = format!("{draft:?} {parsed:?} {envelope:?} {batch:?} {:?}", parsed.signed());
     assert!(!shown.contains("canary") && !shown.contains(&mac), "{shown}");
+}
+
+#[test]
+fn rf_09_a_plain_sender_needs_the_seven_fields_only() {
+    let now = Timestamp::from_micros(1_771_070_400_000_000);
+    let billing = Destination::new("billing").unwrap();
+    let plain = |headers: &str| {
+        format!(
+            r#"{{"messageId":"m","sourceServiceId":"shop","messageType":"Signal","endpoint":"e","payload":{{"a": 1}}{headers}}}"#
+        )
+    };
+    let read = |text: &str| wire::parse_plain(text.as_bytes(), &Limits::default(), &billing, now);
+    let parsed = read(&plain("")).unwrap();
+    assert_eq!(parsed.message.destination, billing);
+    assert_eq!((parsed.message.created, parsed.message.available, parsed.sent), (now, now, now));
+    assert_eq!(parsed.message.expires, Timestamp::MAX);
+    assert_eq!(parsed.message.payload.as_bytes(), br#"{"a": 1}"#);
+    let dated =
+        read(&plain(r#","headers":{"rf-version":"2.0","rf-timestamp":"2026-02-14T11:00:00Z"}"#)).unwrap();
+    assert_eq!(dated.message.available, Timestamp::from_micros(1_771_066_800_000_000));
+    assert!(read(&plain(r#","headers":{"rf-timestamp":"yesterday"}"#)).is_err());
+    assert!(wire::parse(plain("").as_bytes(), &Limits::default()).is_err(), "signed senders say everything");
 }

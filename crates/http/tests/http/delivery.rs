@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use twobox_core::ports::{Answer, Transport};
 use twobox_core::signing::Keyring;
 use twobox_core::{Payload, Response};
@@ -67,4 +69,28 @@ async fn s11_a_receiver_without_our_key_holds_the_lane_and_charges_nobody() {
     assert_eq!(store.count("SELECT count(*) FROM outbox_messages WHERE retry_count > 0").await, 0);
     assert_eq!(billing.effects().await, 0);
     billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_09_a_plain_sender_may_post_single_messages_to_an_unsigned_server() {
+    let billing = Billing::unsigned().await;
+    let plain = r#"{"messageId":"m","sourceServiceId":"legacy","messageType":"Signal","endpoint":"order","payload":1}"#;
+    for outcome in ["done", "duplicate"] {
+        let answer = post(&billing, plain).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.contains(&format!(r#""outcome":"{outcome}""#)), "{answer}");
+    }
+    assert_eq!(billing.effects().await, 1);
+    billing.stop().await;
+}
+
+/// Posts one envelope, as any program could.
+async fn post(billing: &Billing, body: &str) -> String {
+    let mut stream = TcpStream::connect(billing.address).await.unwrap();
+    let head = "POST /_rf/receive HTTP/1.1\r\nHost: billing\r\nConnection: close\r\nContent-Type: application/json";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
