@@ -1,7 +1,5 @@
 //! The encoding under every signature: a tag, then netstrings.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest, Sha256};
 
 use crate::{Headers, Timestamp};
@@ -33,7 +31,13 @@ impl Canonical {
 
     /// Adds a number in decimal.
     pub(super) fn number(self, number: impl Into<i64>) -> Self {
-        self.text(&number.into().to_string())
+        let number = number.into();
+        let digits = Digits::of(number.unsigned_abs());
+        let mut text = [b'-'; Digits::MAX + 1];
+        let negative = usize::from(number < 0);
+        let end = negative + digits.bytes().len();
+        text[negative..end].copy_from_slice(digits.bytes());
+        self.ascii(&text[..end])
     }
 
     /// Adds a point in time in decimal microseconds.
@@ -43,7 +47,11 @@ impl Canonical {
 
     /// Adds a hash in lower-case hex.
     pub(super) fn hash(self, hash: &[u8; 32]) -> Self {
-        self.text(&hex(hash))
+        self.ascii(&hex(hash))
+    }
+
+    fn ascii(self, field: &[u8]) -> Self {
+        self.text(std::str::from_utf8(field).expect("digits are text"))
     }
 
     pub(super) fn finish(self) -> String {
@@ -53,21 +61,62 @@ impl Canonical {
 
 /// SHA-256 of the headers as netstrings: name, value, name, value, sorted by name.
 pub(super) fn headers_sha256(headers: &Headers) -> [u8; 32] {
+    /// Of nothing, which is what most messages have.
+    const EMPTY: [u8; 32] = [
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
+        0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+    ];
     let mut text = String::new();
     for (name, value) in headers.iter() {
         netstring(&mut text, name);
         netstring(&mut text, value);
     }
-    Sha256::digest(text).into()
+    if text.is_empty() { EMPTY } else { Sha256::digest(text).into() }
 }
 
 fn netstring(text: &mut String, field: &str) {
-    write!(text, "{}:{field},", field.len()).expect("writing to a string cannot fail");
+    let length = Digits::of(field.len() as u64);
+    text.push_str(std::str::from_utf8(length.bytes()).expect("digits are text"));
+    text.push(':');
+    text.push_str(field);
+    text.push(',');
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+fn hex(bytes: &[u8; 32]) -> [u8; 64] {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let mut text = [0; 64];
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
+    }
+    text
+}
+
+/// A number in decimal. Formatting would cost more than the hash it is for: there are twenty in every signature.
+struct Digits {
+    text: [u8; Self::MAX],
+    start: usize,
+}
+
+impl Digits {
+    /// Digits of the largest number.
+    const MAX: usize = 20;
+
+    fn of(mut number: u64) -> Self {
+        let mut digits = Self { text: [b'0'; Self::MAX], start: Self::MAX - 1 };
+        loop {
+            let digit = u8::try_from(number % 10).expect("a digit is small");
+            digits.text[digits.start] = b'0' + digit;
+            number /= 10;
+            if number == 0 {
+                return digits;
+            }
+            digits.start -= 1;
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.text[self.start..]
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +133,23 @@ mod tests {
 
     #[test]
     fn hex_is_lower_case_and_padded() {
-        assert_eq!(hex(&[0x00, 0x0f, 0xa0, 0xff]), "000fa0ff");
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&[0x00, 0x0f, 0xa0, 0xff]);
+        assert!(hex(&bytes).starts_with(b"000fa0ff0000"));
+    }
+
+    #[test]
+    fn numbers_are_written_as_formatting_would() {
+        for number in [0, 1, 9, 10, -1, 1_771_070_400_000_000, i64::MAX, i64::MIN] {
+            let text = number.to_string();
+            assert_eq!(Canonical::new("T").number(number).finish(), format!("T\n{}:{text},", text.len()));
+        }
+    }
+
+    #[test]
+    fn s11_the_hash_of_no_headers_is_that_of_nothing() {
+        let expected: [u8; 32] = Sha256::digest("").into();
+        assert_eq!(headers_sha256(&Headers::default()), expected);
     }
 
     #[test]
