@@ -35,6 +35,22 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
     }
 }
 
+/// Whether the database itself is in trouble: damaged, unreadable, full or not writable. Then nobody who uses it is
+/// to blame, and nothing that was read can be trusted.
+pub(crate) fn is_trouble(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ReadOnly
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::DiskFull
+        )
+    )
+}
+
 fn remedy(attempted: &str, kind: ErrorKind) -> String {
     let remedy = match kind {
         ErrorKind::Busy => "another connection holds the write lock; keep transactions short",

@@ -1,13 +1,13 @@
 //! The transaction that closures and handlers are given.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, RowIndex};
 use twobox_core::{Error, ErrorKind, Result};
 
-use crate::error::wrap;
+use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
 use crate::sql::Sql;
 
@@ -21,6 +21,8 @@ pub struct SqliteTx<'c> {
     pub(crate) sql: &'c Sql,
     guard: &'c Guard,
     failed: Cell<bool>,
+    /// What a statement has found if the database itself is in trouble, whoever ran the statement.
+    trouble: RefCell<Option<Error>>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
@@ -54,7 +56,15 @@ impl<'r> Row<'r> {
 
 impl<'c> SqliteTx<'c> {
     pub(crate) fn new(connection: &'c Connection, sql: &'c Sql, guard: &'c Guard, lean: bool) -> Self {
-        Self { connection, sql, guard, failed: Cell::new(false), wrote: Cell::new(false), lean }
+        Self {
+            connection,
+            sql,
+            guard,
+            failed: Cell::new(false),
+            trouble: RefCell::new(None),
+            wrote: Cell::new(false),
+            lean,
+        }
     }
 
     /// Runs a statement and returns how many rows it changed.
@@ -196,10 +206,21 @@ impl<'c> SqliteTx<'c> {
         ))
     }
 
-    fn note<T>(&self, result: rusqlite::Result<T>, attempted: &str) -> Result<T> {
+    /// What a statement has found, if the database itself is in trouble.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.trouble.take()
+    }
+
+    /// The value of a statement, or its error, of which the transaction takes note.
+    pub(crate) fn note<T>(&self, result: rusqlite::Result<T>, attempted: &str) -> Result<T> {
         result.map_err(|error| {
             self.failed.set(true);
-            wrap(attempted)(error)
+            let is_trouble = is_trouble(&error);
+            let error = wrap(attempted)(error);
+            if is_trouble {
+                self.trouble.replace(Some(Error::new(error.kind(), error.chain())));
+            }
+            error
         })
     }
 }

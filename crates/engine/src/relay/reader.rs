@@ -50,6 +50,11 @@ impl<P: Clone + Ord> Reader<P> {
         lane.live = lane.position >= *tail;
     }
 
+    /// Whether somebody who keeps up wants to read on.
+    pub(super) fn wants_tail(&self, lanes: &BTreeMap<LaneId, Lane<P>>, options: &RelayOptions) -> bool {
+        self.grown && lanes.values().any(|lane| lane.live && lane.has_room(options))
+    }
+
     /// The next read, if one is wanted and nobody is reading.
     pub(super) fn next(
         &mut self,
@@ -60,7 +65,7 @@ impl<P: Clone + Ord> Reader<P> {
         if self.reading {
             return None;
         }
-        let live = self.grown && lanes.values().any(|lane| lane.live && lane.has_room(options));
+        let live = self.wants_tail(lanes, options);
         let next = match self.next_behind(lanes, options) {
             Some(lane) if !live || self.tail_last => {
                 self.behind_last = Some(lane.lease.lane);

@@ -70,8 +70,10 @@ impl<S: OutboxStore> Run<S> {
     }
 
     fn discover(&mut self) {
-        // Not while there is a backlog: those rows are read for their lanes first.
-        if !self.discover_more || self.discovering || self.reader.grown {
+        // Not while there is a backlog that can be read: those rows are read for their lanes first. A lane that is
+        // full, because its destination is dead, must not hide new destinations.
+        let backlog = self.reader.wants_tail(&self.lanes, &self.relay.options);
+        if !self.discover_more || self.discovering || backlog {
             return;
         }
         self.discovering = true;

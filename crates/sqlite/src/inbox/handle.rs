@@ -101,8 +101,7 @@ fn claim(
         return check_date(delivery.message.available, peer, now).map(|()| Claim::Run);
     }
     let id = delivery.message.id.as_str();
-    let known =
-        record(tx.connection, tx.sql, peer.id, id).map_err(crate::error::wrap("read an inbox row"))?;
+    let known = tx.note(record(tx.connection, tx.sql, peer.id, id), "read an inbox row")?;
     let Some(known) = known else {
         return Err(Error::new(ErrorKind::Statement, "an inbox row vanished while it was read").into());
     };

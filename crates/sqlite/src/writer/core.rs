@@ -200,9 +200,16 @@ impl Core {
             let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, lean);
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
-            let spoilt = tx.check();
+            let (spoilt, trouble) = (tx.check(), tx.trouble());
             wrote |= tx.wrote();
             ran.push((queued, progress));
+            if let Some(trouble) = trouble {
+                let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+                tracing::error!(error = %trouble, "the database is in trouble");
+                // A damaged one is of no use to anybody; one that is full may still have room for the others.
+                let damaged = trouble.kind() == ErrorKind::Corrupt;
+                return Err(if damaged { Failure::Refused(trouble) } else { Failure::Spoilt(trouble) });
+            }
             if spoilt.is_err() {
                 return Err(Failure::Spoilt(gone()));
             }
@@ -321,6 +328,10 @@ impl Core {
         let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, false);
         let progress = queued.job.run(&mut tx, &budget);
         let wrote = tx.wrote();
+        if let Some(trouble) = tx.trouble() {
+            let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+            return Err(trouble);
+        }
         if tx.check().is_err() {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Ok(queued.job.failed_alone(gone()));
