@@ -55,8 +55,10 @@ impl TlsRoots {
     /// # Errors
     /// [`Misconfigured`](ErrorKind::Misconfigured) if there are none.
     pub fn of_this_machine() -> Result<Self> {
-        let found = rustls_native_certs::load_native_certs();
-        Self::of(found.certs)
+        let mut roots = RootCertStore::empty();
+        // Machines trust many, some of them in forms nobody can read.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Self::of(roots)
     }
 
     /// These authorities and no others, as PEM.
@@ -64,12 +66,16 @@ impl TlsRoots {
     /// # Errors
     /// [`Misconfigured`](ErrorKind::Misconfigured) if they cannot be read or there are none.
     pub fn from_pem(certificates: &[u8]) -> Result<Self> {
-        Self::of(read_certificates(certificates)?)
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(certificates)? {
+            roots
+                .add(certificate)
+                .map_err(|error| misconfigured("an authority's certificate cannot be used", error))?;
+        }
+        Self::of(roots)
     }
 
-    fn of(certificates: Vec<CertificateDer<'static>>) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates);
+    fn of(roots: RootCertStore) -> Result<Self> {
         if roots.is_empty() {
             let text = "no certificate authority is known: install ca-certificates, or name one with TlsRoots::from_pem";
             return Err(Error::new(ErrorKind::Misconfigured, text));

@@ -12,23 +12,23 @@ const DESTINATION: &str = "{destination}";
 pub(crate) struct BaseUrl {
     text: String,
     by_name: bool,
+    https: bool,
 }
 
 impl BaseUrl {
     /// Takes `http://host[:port][/path]`, or `https://…` with the feature `tls`.
     pub(crate) fn new(text: &str) -> Result<Self> {
-        let url = Self { text: text.trim_end_matches('/').into(), by_name: text.contains(DESTINATION) };
-        let sample = url.text.replace(DESTINATION, "destination");
-        check(&sample).map_err(|problem| {
+        let (text, by_name) = (text.trim_end_matches('/').to_owned(), text.contains(DESTINATION));
+        let https = check(&text.replace(DESTINATION, "destination")).map_err(|problem| {
             // The text may hold a password, so it is not shown.
             Error::new(ErrorKind::Misconfigured, format!("the URL of a destination {problem}"))
         })?;
-        Ok(url)
+        Ok(Self { text, by_name, https })
     }
 
-    #[cfg(feature = "tls")]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS there is no https"))]
     pub(crate) fn is_https(&self) -> bool {
-        self.text.starts_with("https://")
+        self.https
     }
 
     /// The address of `route` at a destination. A name that is put into the address must be fit to be part of a
@@ -50,14 +50,15 @@ impl BaseUrl {
     }
 }
 
-fn check(text: &str) -> Result<(), &'static str> {
+/// Whether it is https, or what is wrong with it.
+fn check(text: &str) -> Result<bool, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "is not a URL: write http://host:port")?;
-    match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTP => {}
-        Some(scheme) if *scheme == Scheme::HTTPS && cfg!(feature = "tls") => {}
+    let https = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        Some(scheme) if *scheme == Scheme::HTTPS && cfg!(feature = "tls") => true,
         Some(scheme) if *scheme == Scheme::HTTPS => return Err("is https, which needs the feature tls"),
         _ => return Err("does not begin with http:// or https://"),
-    }
+    };
     let authority = uri.authority().ok_or("names no host")?;
     if authority.as_str().contains('@') {
         return Err("holds a user name, which would not be used: remove it");
@@ -68,7 +69,7 @@ fn check(text: &str) -> Result<(), &'static str> {
     if uri.query().is_some() || text.contains('#') {
         return Err("has a query or a fragment, which would be lost: remove it");
     }
-    Ok(())
+    Ok(https)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,9 +12,11 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use twobox_core::Result;
 
 use crate::url::BaseUrl;
+
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 4;
 
 /// Connects within a time-out. No proxies, no redirects: it goes where the URL says.
 #[derive(Clone)]
@@ -24,20 +27,18 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(
-            clippy::unnecessary_wraps,
-            unused_variables,
-            reason = "only TLS needs roots, which may be missing"
-        )
-    )]
-    pub(super) fn new(url: &BaseUrl, timeout: Duration) -> Result<Self> {
-        Ok(Self {
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS depends on the URL"))]
+    pub(super) fn new(url: &BaseUrl, timeout: Duration) -> Self {
+        Self {
             timeout,
+            // A machine that trusts nobody is no mistake yet: authorities may be named later.
             #[cfg(feature = "tls")]
-            tls: if url.is_https() { Some(crate::TlsRoots::of_this_machine()?.connector()) } else { None },
-        })
+            tls: url
+                .is_https()
+                .then(crate::TlsRoots::of_this_machine)
+                .and_then(Result::ok)
+                .map(|roots| roots.connector()),
+        }
     }
 
     async fn connect(self, uri: Uri) -> io::Result<Stream> {
@@ -45,21 +46,39 @@ impl Connector {
         let is_https = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         let connecting = async {
-            let tcp = TcpStream::connect((host.as_str(), port)).await?;
+            let tcp = self.reach(&host, port).await?;
             // Requests are written whole; waiting for more to send would only delay them.
             tcp.set_nodelay(true)?;
             if is_https { self.agree(&host, tcp).await } else { Ok(Stream::Tcp(tcp)) }
         };
-        tokio::time::timeout(self.timeout, connecting).await.map_err(|_| {
-            io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {:?}", self.timeout))
-        })?
+        tokio::time::timeout(self.timeout, connecting).await.unwrap_or_else(|_| Err(late(self.timeout)))
+    }
+
+    /// Tries the addresses of a host in turn. None of them may use up the time of the others.
+    async fn reach(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let addresses: Vec<SocketAddr> =
+            tokio::net::lookup_host((host, port)).await?.take(ADDRESSES_MAX).collect();
+        let share = self.timeout / u32::try_from(addresses.len()).unwrap_or(1).max(1);
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in addresses {
+            match tokio::time::timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(error)) => failed = error,
+                Err(_) => failed = late(share),
+            }
+        }
+        Err(failed)
     }
 
     #[cfg(feature = "tls")]
     async fn agree(&self, host: &str, tcp: TcpStream) -> io::Result<Stream> {
         let name = tokio_rustls::rustls::pki_types::ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the transport has no TLS roots"))?;
+        let tls = self.tls.as_ref().ok_or_else(|| {
+            io::Error::other(
+                "no certificate authority is known: install ca-certificates, or name one with Http::roots",
+            )
+        })?;
         Ok(Stream::Tls(Box::new(tls.connect(name, tcp).await?)))
     }
 
@@ -68,6 +87,10 @@ impl Connector {
     async fn agree(&self, _: &str, _: TcpStream) -> io::Result<Stream> {
         Err(io::Error::other("https needs the feature tls"))
     }
+}
+
+fn late(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {timeout:?}"))
 }
 
 impl tower_service::Service<Uri> for Connector {

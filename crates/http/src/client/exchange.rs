@@ -143,14 +143,20 @@ fn encode(link: &Link, batch: &[Arc<Message>], sent: Timestamp, key: Option<&Key
     envelopes.into_bytes()
 }
 
-/// Something answered that is no receiver of ours: nobody is to blame, and nothing is acknowledged.
+/// Something answered that is no receiver of ours: nothing is acknowledged. Most likely it stands in front of the
+/// receiver, so one of the messages may be what it does not like or what broke the receiver behind it; that one is
+/// found by sending halves, and charged only after an authentic answer to a probe (L3).
 fn foreign(status: StatusCode) -> DeliveryError {
     let hint = match status.as_u16() {
         300..=399 => "redirects are not followed: give the transport the final URL",
         404 => "there is no receiver at this URL",
         _ => "the answer does not come from a receiver of ours",
     };
-    DeliveryError::unreachable(format!("status {status}: {hint}"))
+    let text = format!("status {status}: {hint}");
+    match status.as_u16() {
+        400 | 413 | 431 | 500 | 502 | 504 => DeliveryError::ambiguous(text),
+        _ => DeliveryError::unreachable(text),
+    }
 }
 
 /// The receiver refused the request as a whole.

@@ -52,7 +52,8 @@ impl Default for ClientLimits {
 /// Carries messages to a receiver by HTTP. Cheap to clone.
 ///
 /// The URL may contain `{destination}`, which stands for the destination's name: as a default transport it then
-/// serves any number of them.
+/// serves any number of them. They then share its keys, and whoever holds a key can sign in your name: give
+/// destinations that do not trust each other a transport each.
 #[derive(Clone)]
 pub struct Http {
     url: BaseUrl,
@@ -85,7 +86,7 @@ impl Http {
     fn new(url: &str, keyring: Option<Keyring>) -> Result<Self> {
         let url = BaseUrl::new(url)?;
         let limits = ClientLimits::default();
-        let connector = Connector::new(&url, limits.connect_timeout)?;
+        let connector = Connector::new(&url, limits.connect_timeout);
         let client = client(&connector, &limits);
         let (keyring, clock) = (keyring.map(Arc::new), Arc::new(SystemClock::default()));
         Ok(Self { url, keyring, limits, clock, connector, client })

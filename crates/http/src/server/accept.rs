@@ -25,7 +25,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `shutdown` completes, then lets requests finish within the stated time (S20).
 pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static, ()>) {
-    let connections = Arc::new(Connections::default());
+    let listener = match service.server.take_listener().await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, address = %service.server.address, "cannot listen again");
+            return;
+        }
+    };
+    let connections = CutOnDrop(Arc::new(Connections::default()));
+    let connections = &connections.0;
     let (stop, stopping) = watch::channel(false);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -34,22 +42,36 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
             biased;
             () = &mut shutdown => break,
             _ = look.tick() => connections.cut_overdue(&service.server.limits),
-            accepted = service.server.listener.accept() => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => match connections.enter(peer.ip(), &service.server.limits) {
                     Some(place) => start(&service, stream, place, stopping.clone()),
                     None => tracing::warn!(%peer, "connection turned away: all others are at work"),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections");
+                    connections.make_room();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
         }
     }
+    drop(listener); // newcomers are refused, rather than left waiting for somebody to accept them
     stop.send_replace(true);
-    let _: Result<(), _> =
-        tokio::time::timeout(service.server.limits.shutdown_timeout, connections.emptied()).await;
-    connections.cut_all();
+    connections.cut_new();
+    let finished = tokio::time::timeout(service.server.limits.shutdown_timeout, connections.emptied()).await;
+    if finished.is_err() {
+        connections.cut_all();
+        connections.emptied().await;
+    }
+}
+
+/// Connections end with whoever serves them, also if that is simply dropped.
+struct CutOnDrop(Arc<Connections>);
+
+impl Drop for CutOnDrop {
+    fn drop(&mut self) {
+        self.0.cut_all();
+    }
 }
 
 fn start(service: &Arc<Service>, stream: TcpStream, place: Place, stopping: watch::Receiver<bool>) {
@@ -125,7 +147,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<super::reply::Body>, Infallible> {
     connection.enter(Phase::Busy);
-    let reply = service.handle(request).await;
+    let reply = service.handle(request, connection).await;
     connection.enter(Phase::Answering);
     Ok(reply.into_response())
 }

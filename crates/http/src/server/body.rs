@@ -12,24 +12,21 @@ use tokio::time::Instant;
 use super::reply::{Refusal, Why};
 use super::{ServerLimits, Service};
 
-/// A body gets this long before its rate is looked at.
-const RATE_GRACE: Duration = Duration::from_secs(5);
-
 /// A body, and its share of the room for bodies.
 pub(super) struct Read {
     pub(super) bytes: Bytes,
-    _room: Option<OwnedSemaphorePermit>,
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 impl Service {
-    /// Reads a body of at most `bytes_max` bytes.
-    pub(super) async fn read(&self, body: Incoming, bytes_max: usize) -> Result<Read, Refusal> {
+    /// Reads a body of at most `bytes_max` bytes. Strangers have a room of their own.
+    pub(super) async fn read(&self, body: Incoming, bytes_max: usize, proved: bool) -> Result<Read, Refusal> {
         if body.size_hint().lower() > bytes_max as u64 {
             return Err(too_large(bytes_max));
         }
         let limits = &self.server.limits;
-        match tokio::time::timeout(limits.body_timeout, collect(body, bytes_max, limits, &self.bodies)).await
-        {
+        let bodies = if proved { &self.bodies } else { &self.strangers_bodies };
+        match tokio::time::timeout(limits.body_timeout, collect(body, bytes_max, limits, bodies)).await {
             Ok(read) => read,
             Err(_) => Err(Why::TimedOut.because("the body did not end in time")),
         }
@@ -45,10 +42,10 @@ async fn collect(
     let started = Instant::now();
     let (mut bytes, mut room) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
     loop {
-        let frame = tokio::time::timeout(RATE_GRACE, body.frame()).await;
+        let frame = tokio::time::timeout(limits.body_grace, body.frame()).await;
         let Ok(Some(frame)) = frame else {
             if frame.is_ok() {
-                return Ok(Read { bytes: bytes.freeze(), _room: room });
+                return Ok(Read { bytes: bytes.freeze(), room });
             }
             return Err(Why::TimedOut.because("the body stands still"));
         };
@@ -63,7 +60,7 @@ async fn collect(
         let share = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let share = Arc::clone(bodies)
             .try_acquire_many_owned(share)
-            .map_err(|_| Why::Busy.because("too many bytes are being received"))?;
+            .map_err(|_| Why::NoRoom.because("too many bytes are being received"))?;
         match &mut room {
             Some(room) => room.merge(share),
             None => room = Some(share),
@@ -73,7 +70,7 @@ async fn collect(
 }
 
 fn is_slow(elapsed: Duration, bytes: usize, limits: &ServerLimits) -> bool {
-    elapsed > RATE_GRACE && (bytes as u128) < limits.body_rate_min as u128 * elapsed.as_millis() / 1000
+    elapsed > limits.body_grace && (bytes as u128) < limits.body_rate_min as u128 * elapsed.as_millis() / 1000
 }
 
 fn too_large(bytes_max: usize) -> Refusal {

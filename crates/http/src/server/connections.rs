@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Open {
 pub(super) struct Connection {
     peer: IpAddr,
     phase: Mutex<(Phase, Instant)>,
+    /// Whether it has ever sent something that was taken.
+    proved: AtomicBool,
     /// Told when the connection is to be cut.
     pub(super) cut: Notify,
 }
@@ -64,7 +67,7 @@ impl Connections {
     /// A place for a newcomer. When there is no room, the connection that has been silent for longest makes room;
     /// `None` if all are at work.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, limits: &ServerLimits) -> Option<Place> {
-        let mut open = self.lock();
+        let (peer, mut open) = (network(peer), self.lock());
         if open.by_peer.get(&peer).copied().unwrap_or(0) >= limits.peer_connections_max {
             open.make_room(Some(peer))?;
         } else if open.by_id.len() >= limits.connections_max {
@@ -73,6 +76,7 @@ impl Connections {
         let connection = Arc::new(Connection {
             peer,
             phase: Mutex::new((Phase::New, Instant::now())),
+            proved: AtomicBool::new(false),
             cut: Notify::new(),
         });
         let id = open.next;
@@ -100,6 +104,18 @@ impl Connections {
         }
     }
 
+    /// Cuts the connection that matters least, because there are too many files open.
+    pub(super) fn make_room(&self) {
+        self.lock().make_room(None);
+    }
+
+    /// Cuts connections on which nothing has arrived yet: there is nothing to finish.
+    pub(super) fn cut_new(&self) {
+        let open = self.lock();
+        let new = open.by_id.values().filter(|connection| connection.phase().0 == Phase::New);
+        new.for_each(|connection| connection.cut.notify_one());
+    }
+
     /// Cuts every connection that is left.
     pub(super) fn cut_all(&self) {
         self.lock().by_id.values().for_each(|connection| connection.cut.notify_one());
@@ -122,15 +138,20 @@ impl Connections {
 }
 
 impl Open {
-    /// Cuts the connection that has been silent for longest, of one peer or of all. It leaves the books at once, so
-    /// that the newcomer has its place.
+    /// Cuts the connection that has been silent for longest, of one peer or of all, strangers first: otherwise whoever
+    /// opens many connections would displace those that work. It leaves the books at once, so that the newcomer has
+    /// its place.
     fn make_room(&mut self, peer: Option<IpAddr>) -> Option<()> {
         let silent = self.by_id.iter().filter_map(|(id, connection)| {
             let (phase, since) = connection.phase();
             let is_silent = matches!(phase, Phase::New | Phase::Idle | Phase::Head);
-            (is_silent && peer.is_none_or(|peer| peer == connection.peer)).then_some((since, *id))
+            (is_silent && peer.is_none_or(|peer| peer == connection.peer)).then_some((
+                connection.is_proved(),
+                since,
+                *id,
+            ))
         });
-        let (_, id) = silent.min()?;
+        let (_, _, id) = silent.min()?;
         let connection = self.remove(id)?;
         tracing::debug!(peer = %connection.peer, "connection cut: it makes room for another");
         connection.cut.notify_one();
@@ -169,6 +190,33 @@ impl Connection {
     pub(super) fn enter(&self, phase: Phase) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = (phase, Instant::now());
     }
+
+    /// Something has arrived. What is new has had its time running since it connected.
+    fn arrived(&self) {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        match *phase {
+            (Phase::New, since) => *phase = (Phase::Head, since),
+            (Phase::Idle, _) => *phase = (Phase::Head, Instant::now()),
+            _ => {}
+        }
+    }
+
+    /// It has sent something that was taken.
+    pub(super) fn prove(&self) {
+        self.proved.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_proved(&self) -> bool {
+        self.proved.load(Ordering::Relaxed)
+    }
+}
+
+/// What counts as one address: whoever has an IPv6 address has as many as there are in its network.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
 }
 
 /// A stream that tells its connection when something arrives and when an answer is out.
@@ -189,8 +237,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let this = self.get_mut();
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf);
-        if buf.filled().len() > before && matches!(this.connection.phase().0, Phase::New | Phase::Idle) {
-            this.connection.enter(Phase::Head);
+        if buf.filled().len() > before {
+            this.connection.arrived();
         }
         read
     }
@@ -225,5 +273,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s16_an_ipv6_network_counts_as_one_address() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:127.0.0.1"), of("127.0.0.1"));
+        assert_ne!(of("127.0.0.1"), of("127.0.0.2"));
     }
 }

@@ -10,10 +10,10 @@ use twobox_core::{Error, ErrorKind, Result};
 pub struct ServerLimits {
     /// Sizes and depths of envelopes and batches.
     pub wire: Limits,
-    /// Connections at a time. Default 1,024. When there are as many, a newcomer takes the place of the one that has
-    /// been silent for longest; if all are at work, it is turned away.
+    /// Connections at a time. Default 512: half of the files a process may usually have open. When there are as many, a newcomer takes the place of the one that has
+    /// been silent for longest, those first that have never sent anything good; if all are at work, it is turned away.
     pub connections_max: usize,
-    /// Connections at a time from one address. Default 256.
+    /// Connections at a time from one address (IPv6: one /64 network). Default 128.
     pub peer_connections_max: usize,
     /// From the first byte of a request, or from the start of a connection, to the end of the request's head, TLS
     /// included. Default 10 s.
@@ -24,9 +24,12 @@ pub struct ServerLimits {
     pub head_bytes_max: usize,
     /// From the end of a request's head to the end of its body. Default 30 s.
     pub body_timeout: Duration,
-    /// Bytes per second below which a body is given up after five seconds. Default 1 KiB.
+    /// How long a body may stand still, and how long it gets before its rate is looked at. Default 5 s.
+    pub body_grace: Duration,
+    /// Bytes per second below which a body is given up after `body_grace`. Default 1 KiB.
     pub body_rate_min: usize,
-    /// Bytes of bodies that are kept at a time, over all connections. Default 64 MiB.
+    /// Bytes of bodies that are kept at a time, over all connections. Default 64 MiB. Half of it is for connections
+    /// that have sent something good before, so that strangers cannot take it all.
     pub bodies_bytes_max: usize,
     /// Requests that are handled at a time. Default 64. The rest waits its turn, up to a second.
     pub requests_max: usize,
@@ -45,12 +48,13 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             wire: Limits::default(),
-            connections_max: 1024,
-            peer_connections_max: 256,
+            connections_max: 512,
+            peer_connections_max: 128,
             head_timeout: Duration::from_secs(10),
             headers_max: 64,
             head_bytes_max: 32 << 10,
             body_timeout: Duration::from_secs(30),
+            body_grace: Duration::from_secs(5),
             body_rate_min: 1024,
             bodies_bytes_max: 64 << 20,
             requests_max: 64,
@@ -66,13 +70,20 @@ impl Default for ServerLimits {
 const HEAD_BYTES_MIN: usize = 8 << 10;
 
 impl ServerLimits {
+    fn times(&self) -> [Duration; 6] {
+        let Self { head_timeout, body_timeout, body_grace, budget, answer_timeout, idle_timeout, .. } = self;
+        [*head_timeout, *body_timeout, *body_grace, *budget, *answer_timeout, *idle_timeout]
+    }
+
     /// Refuses limits under which nothing could ever be received (S10).
     pub(super) fn check(&self) -> Result<()> {
         let problem = if self.connections_max == 0 || self.peer_connections_max == 0 || self.requests_max == 0
         {
             "connections_max, peer_connections_max and requests_max must be at least 1"
-        } else if self.bodies_bytes_max < self.wire.batch_bytes {
-            "bodies_bytes_max must have room for one batch: raise it, or lower the payload limit"
+        } else if self.bodies_bytes_max / 2 < self.wire.batch_bytes.max(self.wire.envelope_bytes) {
+            "half of bodies_bytes_max must have room for one batch: raise it, or lower the payload limit"
+        } else if self.times().contains(&Duration::ZERO) {
+            "time-outs and budget must not be zero, or no request gets through"
         } else if self.head_bytes_max < HEAD_BYTES_MIN || self.headers_max < 16 {
             "head_bytes_max must be at least 8 KiB and headers_max at least 16, or no request gets through"
         } else {
@@ -97,5 +108,6 @@ mod tests {
         assert!(refused(|limits| limits.requests_max = 0).contains("requests_max"));
         assert!(refused(|limits| limits.bodies_bytes_max = 1).contains("bodies_bytes_max"));
         assert!(refused(|limits| limits.head_bytes_max = 100).contains("head_bytes_max"));
+        assert!(refused(|limits| limits.budget = Duration::ZERO).contains("budget"));
     }
 }

@@ -9,7 +9,7 @@ mod request;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::Semaphore;
@@ -24,7 +24,8 @@ pub use self::limits::ServerLimits;
 /// Listens for messages by HTTP. It is bound at once, so that its address is known, and serves when it is started.
 #[derive(Clone)]
 pub struct HttpServer {
-    listener: Arc<TcpListener>,
+    /// Taken by whoever serves, so that nothing listens any more once that has ended.
+    listener: Arc<Mutex<Option<TcpListener>>>,
     address: SocketAddr,
     keyrings: Option<Arc<Keyrings>>,
     names: Vec<Destination>,
@@ -57,7 +58,7 @@ impl HttpServer {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self {
-            listener: Arc::new(listener),
+            listener: Arc::new(Mutex::new(Some(listener))),
             address,
             keyrings,
             names: Vec::new(),
@@ -113,9 +114,12 @@ impl Listen for HttpServer {
     ) -> BoxFuture<'static, ()> {
         let mut server = self.clone();
         server.names.push(name);
+        let half =
+            || Arc::new(Semaphore::new((server.limits.bodies_bytes_max / 2).min(Semaphore::MAX_PERMITS)));
         let service = Service {
-            bodies: Arc::new(Semaphore::new(server.limits.bodies_bytes_max.min(Semaphore::MAX_PERMITS))),
-            requests: Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS)),
+            bodies: half(),
+            strangers_bodies: half(),
+            requests: Arc::new(Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS))),
             server,
             receiver,
         };
@@ -131,10 +135,23 @@ impl Listen for HttpServer {
 struct Service {
     server: HttpServer,
     receiver: Arc<dyn Receive>,
-    /// Bytes of bodies that may still be kept.
+    /// Bytes of bodies that may still be kept of connections that have sent something good before.
     bodies: Arc<Semaphore>,
+    /// Bytes of bodies that may still be kept of all others.
+    strangers_bodies: Arc<Semaphore>,
     /// Requests that may still be handled.
-    requests: Semaphore,
+    requests: Arc<Semaphore>,
+}
+
+impl HttpServer {
+    /// The socket to listen on: the one that was bound, or, if that was served already, another on the same address.
+    async fn take_listener(&self) -> std::io::Result<TcpListener> {
+        let bound = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match bound {
+            Some(listener) => Ok(listener),
+            None => TcpListener::bind(self.address).await,
+        }
+    }
 }
 
 impl fmt::Debug for HttpServer {

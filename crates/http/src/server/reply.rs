@@ -34,6 +34,8 @@ pub(super) enum Why {
     Misdirected,
     /// There is too much to do.
     Busy,
+    /// There is no room for its body.
+    NoRoom,
     /// The receiver's store cannot answer.
     Unavailable,
 }
@@ -49,7 +51,7 @@ impl Why {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-            Self::Busy | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::NoRoom | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -64,7 +66,7 @@ impl Why {
             Self::TooLarge => "too_large",
             Self::Unsupported => "unsupported",
             Self::Misdirected => "misdirected",
-            Self::Busy => "busy",
+            Self::Busy | Self::NoRoom => "busy",
             Self::Unavailable => "unavailable",
         }
     }
@@ -88,12 +90,20 @@ impl From<Refusal> for Reply {
         tracing::debug!(outcome = why.outcome(), error, "request refused");
         let mut reply = Self::new(why.status(), encode_refusal(why.outcome(), &error));
         match why {
-            Why::Busy | Why::Unavailable => reply.retry_after_seconds = Some(1),
-            // The rest of the body, if any, would be taken for the next request.
-            Why::TimedOut | Why::TooLarge => reply.closes = true,
+            Why::Busy | Why::NoRoom | Why::Unavailable => reply.retry_after_seconds = Some(1),
             Why::MethodNotAllowed => reply.allows_post = true,
             _ => {}
         }
+        // The rest of a body that was not read would be taken for the next request.
+        reply.closes = matches!(
+            why,
+            Why::TimedOut
+                | Why::TooLarge
+                | Why::NoRoom
+                | Why::NotFound
+                | Why::MethodNotAllowed
+                | Why::Unsupported
+        );
         reply
     }
 }

@@ -7,12 +7,15 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use hyper::{HeaderMap, Method, Request};
+use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::ports::Answer;
 use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, sha256};
 use twobox_core::wire::{self, Parsed, Probe, header};
 use twobox_core::{Destination, Error, Message, Source, Timestamp};
 
 use super::Service;
+use super::body::Read;
+use super::connections::Connection;
 use super::reply::{Refusal, Reply, Why};
 use crate::{RECEIVE, RECEIVE_BATCH};
 
@@ -26,6 +29,12 @@ enum Route {
     Batch,
 }
 
+/// What a request uses up until the receiver is done with it.
+struct Held {
+    _turn: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
 /// Who sent a request, and what its answer is bound to.
 struct Sender<'a> {
     source: Source,
@@ -36,11 +45,17 @@ struct Sender<'a> {
 }
 
 impl Service {
-    pub(super) async fn handle(&self, request: Request<Incoming>) -> Reply {
-        self.answer(request).await.unwrap_or_else(Reply::from)
+    pub(super) async fn handle(&self, request: Request<Incoming>, connection: &Connection) -> Reply {
+        match self.answer(request, connection.is_proved()).await {
+            Ok(reply) => {
+                connection.prove();
+                reply
+            }
+            Err(refusal) => refusal.into(),
+        }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    async fn answer(&self, request: Request<Incoming>, proved: bool) -> Result<Reply, Refusal> {
         let route = route(&request)?;
         let (head, body) = request.into_parts();
         check_head(&head.headers)?;
@@ -49,23 +64,24 @@ impl Service {
             Route::One => limits.wire.envelope_bytes,
             Route::Batch => limits.wire.batch_bytes,
         };
-        let body = self.read(body, bytes_max).await?;
-        let turn = tokio::time::timeout(TURN_WAIT, self.requests.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
+        let Read { bytes, room } = self.read(body, bytes_max, proved).await?;
+        let turn = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.requests).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
             return Err(Why::Busy.because("too many requests are being handled"));
         };
+        let held = Held { _turn: turn, _room: room };
         match route {
-            Route::One => self.one(&head.headers, &body.bytes).await,
-            Route::Batch => self.batch(&head.headers, &body.bytes).await,
+            Route::One => self.one(&head.headers, &bytes, held).await,
+            Route::Batch => self.batch(&head.headers, &bytes, held).await,
         }
     }
 
-    async fn one(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+    async fn one(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
         let sender = self.authenticate(&parsed)?;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
-        let answers = self.receive(vec![Arc::clone(&message)], headers).await?;
+        let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
         let answer = answers.first().unwrap_or(&Answer::NotReached);
         Ok(sender.sign(Reply::to_one(&message, answer), body))
     }
@@ -79,7 +95,7 @@ impl Service {
         }
     }
 
-    async fn batch(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+    async fn batch(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let items = wire::parse_batch(body, &self.server.limits.wire).map_err(|error| malformed(&error))?;
         if items.is_empty() {
             return self.probe(headers, body);
@@ -89,7 +105,7 @@ impl Service {
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
         let sender = self.authenticate(&parsed)?;
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
-        let answers = self.receive(messages.clone(), headers).await?;
+        let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
         Ok(sender.sign(Reply::to_batch(ids.zip(&answers)), body))
     }
@@ -134,9 +150,21 @@ impl Service {
         &self,
         messages: Vec<Arc<Message>>,
         headers: &HeaderMap,
+        held: Held,
     ) -> Result<Vec<Answer>, Refusal> {
-        let count = messages.len();
-        match self.receiver.receive(messages, self.budget(headers)).await {
+        let (count, budget) = (messages.len(), self.budget(headers));
+        let receiving = self.receiver.receive(messages, budget);
+        // In a task of its own: a sender that hangs up must not free what the receiver is still using.
+        let receiving = tokio::spawn(async move {
+            let received = receiving.await;
+            drop(held);
+            received
+        });
+        let limit = budget.saturating_mul(2).saturating_add(TURN_WAIT);
+        let Ok(Ok(received)) = tokio::time::timeout(limit, receiving).await else {
+            return Err(Why::Unavailable.because("the receiver does not answer"));
+        };
+        match received {
             Ok(answers) if answers.len() == count => Ok(answers),
             Ok(_) => Err(Why::Unavailable.because("the receiver answered another number of messages")),
             Err(error) => {

@@ -87,7 +87,8 @@ async fn rf_09_a_plain_sender_may_post_single_messages_to_an_unsigned_server() {
 /// Posts one envelope, as any program could.
 async fn post(billing: &Billing, body: &str) -> String {
     let mut stream = TcpStream::connect(billing.address).await.unwrap();
-    let head = "POST /_rf/receive HTTP/1.1\r\nHost: billing\r\nConnection: close\r\nContent-Type: application/json";
+    let head =
+        "POST /_rf/receive HTTP/1.1\r\nHost: billing\r\nConnection: close\r\nContent-Type: application/json";
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

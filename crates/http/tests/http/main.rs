@@ -1,5 +1,16 @@
 //! The transport and the server, over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod answers;
 mod delivery;
+mod destinations;
+mod fake;
+mod foreign;
+mod hostile;
+mod post;
+mod raw;
+mod signing;
+mod slow;
+#[cfg(feature = "tls")]
+mod tls;
 mod world;

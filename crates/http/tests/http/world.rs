@@ -13,10 +13,10 @@ use twobox_core::{
     Consumer, Destination, Endpoint, HandlerResult, Message, MessageId, NewMessage, Response, Source, Stamp,
 };
 use twobox_engine::receiver::{Receiver, Route};
-use twobox_engine::relay::RelayOptions;
+use twobox_engine::relay::{RelayBuilder, RelayOptions};
 use twobox_engine::{Relay, Shutdown, ShutdownHandle, SystemTimer};
 use twobox_http::HttpServer;
-use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
+use twobox_sqlite::{Sqlite, SqliteBuilder, SqliteHandler, SqliteTx};
 use twobox_testkit::eventually;
 
 /// Longer than anything takes that works.
@@ -67,10 +67,23 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn new() -> Self {
+        Self::open(Sqlite::builder()).await
+    }
+
+    pub(crate) async fn open(builder: SqliteBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let db = Sqlite::open(folder.path().join("box.db")).await.unwrap();
+        let db = builder.open(folder.path().join("box.db")).await.unwrap();
         db.migrate().await.unwrap();
         Self { db, _folder: folder }
+    }
+
+    /// With the table that billing writes its effects into.
+    pub(crate) async fn with_effects(self) -> Self {
+        self.db
+            .transaction::<_, twobox_core::Error, _>(|tx| tx.execute("CREATE TABLE effects (id TEXT)", []))
+            .await
+            .unwrap();
+        self
     }
 
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
@@ -78,6 +91,22 @@ impl Store {
             .db
             .transaction::<_, twobox_core::Error, _>(move |tx| tx.query(sql, [], |row| row.get::<i64>(0)));
         rows.await.unwrap()[0]
+    }
+
+    /// Enqueues `count` messages `prefix0`, `prefix1`, … in one transaction.
+    pub(crate) async fn enqueue(&self, to: &str, prefix: &str, count: usize) {
+        let stamp = Stamp::new(source("shop"), self.db.clock(), self.db.random());
+        let messages: Vec<Message> = (0..count)
+            .map(|n| {
+                let id = format!("{prefix}{n}");
+                let new = NewMessage::json(to, "order", &id).unwrap();
+                stamp.message(&new.id(MessageId::new(id).unwrap())).unwrap()
+            })
+            .collect();
+        let db = self.db.clone();
+        let append =
+            self.db.transaction(move |tx| messages.iter().try_for_each(|message| db.append(tx, message)));
+        append.await.unwrap();
     }
 }
 
@@ -108,12 +137,15 @@ impl Billing {
         server: HttpServer,
         then: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult<Response> + Send + Sync + 'static,
     ) -> Self {
-        let store = Store::new().await;
-        store
-            .db
-            .transaction::<_, twobox_core::Error, _>(|tx| tx.execute("CREATE TABLE effects (id TEXT)", []))
-            .await
-            .unwrap();
+        Self::resumed(&server, Store::new().await.with_effects().await, then)
+    }
+
+    /// The same on a database that is there already.
+    pub(crate) fn resumed(
+        server: &HttpServer,
+        store: Store,
+        then: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult<Response> + Send + Sync + 'static,
+    ) -> Self {
         let handler = SqliteHandler::new(move |tx, message| {
             tx.execute("INSERT INTO effects VALUES (?1)", [message.id.as_str()])?;
             then(tx, message)
@@ -123,7 +155,7 @@ impl Billing {
             .route(Endpoint::new("order").unwrap(), Route::Handler(handler))
             .unwrap()
             .build();
-        Self::serving(&server, store, Arc::new(receiver))
+        Self::serving(server, store, Arc::new(receiver))
     }
 
     /// A server in front of any receiver.
@@ -151,6 +183,14 @@ impl Billing {
     }
 }
 
+fn relay(store: &Store, transports: &[(&str, Arc<dyn Transport>)]) -> RelayBuilder<Sqlite> {
+    let (timer, random) = (Arc::new(SystemTimer::default()), Arc::new(SystemRandom::default()));
+    let relay = Relay::builder(store.db.clone(), source("shop"), timer, random);
+    transports.iter().fold(relay, |relay, (name, transport)| {
+        relay.destination(destination(name), Arc::clone(transport)).unwrap()
+    })
+}
+
 /// A service that sends.
 pub(crate) struct Shop {
     pub(crate) store: Store,
@@ -168,32 +208,29 @@ impl Shop {
         transports: &[(&str, Arc<dyn Transport>)],
         options: RelayOptions,
     ) -> Self {
-        let (timer, random) = (Arc::new(SystemTimer::default()), Arc::new(SystemRandom::default()));
-        let mut relay = Relay::builder(store.db.clone(), source("shop"), timer, random).options(options);
-        for (name, transport) in transports {
-            relay = relay.destination(destination(name), Arc::clone(transport)).unwrap();
-        }
+        let relay = relay(&store, transports).options(options);
+        Self::running(store, relay)
+    }
+
+    /// Whatever has no transport of its own goes through `default`.
+    pub(crate) fn by_default(
+        store: Store,
+        transports: &[(&str, Arc<dyn Transport>)],
+        default: Arc<dyn Transport>,
+    ) -> Self {
+        let relay = relay(&store, transports).default_transport(default);
+        Self::running(store, relay)
+    }
+
+    fn running(store: Store, relay: RelayBuilder<Sqlite>) -> Self {
         let (stop, shutdown) = Shutdown::new();
         let task = tokio::spawn(relay.build().unwrap().run(shutdown));
         Self { store, stop, task }
     }
 
-    /// Enqueues `count` messages `prefix0`, `prefix1`, … in one transaction.
+    /// Enqueues as [`Store::enqueue`] does.
     pub(crate) async fn enqueue(&self, to: &str, prefix: &str, count: usize) {
-        let stamp = Stamp::new(source("shop"), self.store.db.clock(), self.store.db.random());
-        let messages: Vec<Message> = (0..count)
-            .map(|n| {
-                let id = format!("{prefix}{n}");
-                let new = NewMessage::json(to, "order", &id).unwrap();
-                stamp.message(&new.id(MessageId::new(id).unwrap())).unwrap()
-            })
-            .collect();
-        let db = self.store.db.clone();
-        let append = self
-            .store
-            .db
-            .transaction(move |tx| messages.iter().try_for_each(|message| db.append(tx, message)));
-        append.await.unwrap();
+        self.store.enqueue(to, prefix, count).await;
     }
 
     pub(crate) async fn lane(&self, to: &str) -> Option<LaneStatus> {
