@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,16 +8,31 @@ use std::time::Duration;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Everything about the store.
-    Store(StoreArguments),
+    Store(Arguments),
+    /// Everything between two processes.
+    E2e(Arguments),
+    /// One of the processes of `e2e`; run by the benchmark itself.
+    Part(Part),
     /// Prints how many transactions a database has seen; run by the benchmark itself, see [`crate::syncs`].
     Commits(PathBuf),
     /// Enqueues for a while in a folder and prints how much; run by the benchmark itself under strace.
     EnqueueOnce(PathBuf, Duration),
 }
 
-/// Options of `store`.
+/// What a process of `e2e` does, and in which folder.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Receiver(PathBuf),
+    /// Sends to the address.
+    Sender(PathBuf, SocketAddr),
+    NaiveReceiver(PathBuf),
+    /// Sends to the address.
+    NaiveSender(PathBuf, SocketAddr),
+}
+
+/// Options of `store` and `e2e`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoreArguments {
+pub(crate) struct Arguments {
     pub(crate) json: bool,
     pub(crate) quick: bool,
     pub(crate) count_syncs: bool,
@@ -27,7 +43,9 @@ pub(crate) struct StoreArguments {
 pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
     let (command, rest) = arguments.split_first()?;
     match (command.as_str(), rest) {
-        ("store", options) => parse_store(options).map(Command::Store),
+        ("store", options) => parse_options(options).map(Command::Store),
+        ("e2e", options) => parse_options(options).map(Command::E2e),
+        ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),
         ("enqueue-once", [dir, millis]) => {
             Some(Command::EnqueueOnce(dir.into(), Duration::from_millis(millis.parse().ok()?)))
@@ -36,8 +54,19 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
     }
 }
 
-fn parse_store(options: &[String]) -> Option<StoreArguments> {
-    let mut arguments = StoreArguments::default();
+fn parse_part(words: &[String]) -> Option<Part> {
+    let (part, rest) = words.split_first()?;
+    match (part.as_str(), rest) {
+        ("receiver", [dir]) => Some(Part::Receiver(dir.into())),
+        ("sender", [dir, address]) => Some(Part::Sender(dir.into(), address.parse().ok()?)),
+        ("naive-receiver", [dir]) => Some(Part::NaiveReceiver(dir.into())),
+        ("naive-sender", [dir, address]) => Some(Part::NaiveSender(dir.into(), address.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn parse_options(options: &[String]) -> Option<Arguments> {
+    let mut arguments = Arguments::default();
     let mut options = options.iter();
     while let Some(option) = options.next() {
         match option.as_str() {
@@ -62,13 +91,22 @@ mod tests {
     #[test]
     fn options_come_in_any_order() {
         let dir = Some("/x".into());
-        let arguments = StoreArguments { json: true, quick: true, dir, ..StoreArguments::default() };
+        let arguments = Arguments { json: true, quick: true, dir, ..Arguments::default() };
         assert_eq!(parsed("store --quick --dir /x --json"), Some(Command::Store(arguments)));
     }
 
     #[test]
+    fn parts_have_a_folder_and_senders_an_address() {
+        let sender = Part::Sender("/x".into(), ([127, 0, 0, 1], 9).into());
+        assert_eq!(parsed("part sender /x 127.0.0.1:9"), Some(Command::Part(sender)));
+        assert_eq!(parsed("part receiver /x"), Some(Command::Part(Part::Receiver("/x".into()))));
+    }
+
+    #[test]
     fn misspelt_and_missing_arguments_are_refused() {
-        for line in ["", "stor", "store --fast", "store --dir", "commits", "enqueue-once x y"] {
+        for line in
+            ["", "stor", "store --fast", "e2e --dir", "commits", "enqueue-once x y", "part sender /x y"]
+        {
             assert_eq!(parsed(line), None, "{line}");
         }
     }

@@ -83,8 +83,7 @@ impl Aged {
         let drained = lab.slice(rate).await?;
         self.sent += backlog;
         store.check_sent(self.sent).await?;
-        let Slice { value, raw, samples } = enqueued;
-        Ok(Turn { enqueue: Slice { value: value.per_second, raw, samples }, drain: drained })
+        Ok(Turn { enqueue: enqueued.map(|enqueued| enqueued.per_second), drain: drained })
     }
 }
 

@@ -64,6 +64,16 @@ pub(crate) struct Slice<T> {
     /// Mean of the samples directly before and after.
     pub(crate) raw: f64,
     pub(crate) samples: [f64; 2],
+    /// Mean of their slowest hundredths, in microseconds.
+    pub(crate) sync_p99: f64,
+}
+
+impl<T> Slice<T> {
+    /// The same slice with another value.
+    pub(crate) fn map<U>(self, value: impl FnOnce(T) -> U) -> Slice<U> {
+        let Self { value: old, raw, samples, sync_p99 } = self;
+        Slice { value: value(old), raw, samples, sync_p99 }
+    }
 }
 
 /// See the [module](self).
@@ -72,7 +82,7 @@ pub(crate) struct Lab {
     pub(crate) plan: Plan,
     pub(crate) clock: SystemClock,
     folder: TempDir,
-    raw: Raw,
+    pub(crate) raw: Raw,
     samples: Vec<f64>,
     files: u32,
 }
@@ -102,8 +112,11 @@ impl Lab {
         let before = self.raw.sample(&self.clock, self.plan.raw)?;
         let value = work.await?;
         let after = self.raw.sample(&self.clock, self.plan.raw)?;
-        self.samples.extend([before, after]);
-        Ok(Slice { value, raw: (before + after) / 2.0, samples: [before, after] })
+        let samples = [before.per_second, after.per_second];
+        self.samples.extend(samples);
+        let mean = |one: f64, two: f64| (one + two) / 2.0;
+        let sync_p99 = mean(before.p99, after.p99);
+        Ok(Slice { value, raw: mean(samples[0], samples[1]), samples, sync_p99 })
     }
 
     /// All raw samples so far.

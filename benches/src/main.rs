@@ -4,6 +4,7 @@
 
 mod arguments;
 mod drain;
+mod e2e;
 mod enqueue;
 mod history;
 mod idle;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use twobox_core::BoxError;
 
-use crate::arguments::{Command, StoreArguments};
+use crate::arguments::{Arguments, Command};
 use crate::lab::{Lab, Plan};
 use crate::report::Report;
 
@@ -28,7 +29,10 @@ use crate::report::Report;
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: twobox-bench store [--json] [--quick] [--count-syncs] [--dir DIR]
+usage: twobox-bench store|e2e [--json] [--quick] [--count-syncs] [--dir DIR]
+
+  store          what one database does
+  e2e            from one process to another, over HTTP
 
   --json         results for machines on standard output
   --quick        smaller and shorter: shows that everything works, says little about speed
@@ -53,14 +57,14 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     match command {
         Command::Store(arguments) => {
-            let report = runtime()?.block_on(store_report(arguments))?;
-            if arguments.json {
-                println!("{:#}", report.json());
-            } else {
-                print!("{}", report.table());
-            }
+            show(&runtime()?.block_on(store_report(arguments))?, arguments.json);
             Ok(())
         }
+        Command::E2e(arguments) => {
+            show(&runtime()?.block_on(e2e::report(arguments))?, arguments.json);
+            Ok(())
+        }
+        Command::Part(part) => e2e::play(part),
         Command::Commits(path) => {
             println!("{}", syncs::commits_of(path)?);
             Ok(())
@@ -72,11 +76,19 @@ fn run(command: &Command) -> Result<()> {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
+fn show(report: &Report, json: bool) {
+    if json {
+        println!("{:#}", report.json());
+    } else {
+        print!("{}", report.table());
+    }
 }
 
-async fn store_report(arguments: &StoreArguments) -> Result<Report> {
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+async fn store_report(arguments: &Arguments) -> Result<Report> {
     let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
     let mut lab = Lab::new(arguments.dir.as_deref(), plan)?;
     let mut report = Report::new(arguments.quick);

@@ -25,6 +25,10 @@ pub(crate) enum Unit {
     Percent,
     /// Per second.
     PerSecond,
+    /// Millionths of a second.
+    Micros,
+    /// Memory.
+    Mebibytes,
 }
 
 impl Unit {
@@ -35,6 +39,8 @@ impl Unit {
             Self::PerSync => "per sync",
             Self::Percent => "%",
             Self::PerSecond => "/s",
+            Self::Micros => "us",
+            Self::Mebibytes => "MiB",
         }
     }
 }
@@ -43,6 +49,7 @@ impl Unit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     AtLeast(f64),
+    AtMost(f64),
     Below(f64),
 }
 
@@ -50,6 +57,7 @@ impl Target {
     fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
             Self::Below(limit) => value < limit,
         }
     }
@@ -57,6 +65,7 @@ impl Target {
     fn text(self) -> String {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),
+            Self::AtMost(most) => format!("<= {most}"),
             Self::Below(limit) => format!("< {limit}"),
         }
     }

@@ -27,6 +27,14 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     Quartiles::of(samples).median
 }
 
+/// The sample that `percent` hundredths of all are at or below; zero if there are no samples.
+pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0.0)
+}
+
 /// How many per second.
 pub(crate) fn per_second(count: u64, duration: std::time::Duration) -> f64 {
     count as f64 / duration.as_secs_f64().max(f64::EPSILON)
@@ -49,6 +57,15 @@ mod tests {
         let quartiles = Quartiles::of(&[4.0, 1.0, 3.0, 2.0]);
         assert_eq!(quartiles, Quartiles { q1: 1.75, median: 2.5, q3: 3.25 });
         assert!((quartiles.spread() - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn percentiles_are_samples() {
+        let samples: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!(percentile(&samples, 99), 198.0);
+        assert_eq!(percentile(&samples, 50), 100.0);
+        assert_eq!(percentile(&[7.0], 1), 7.0);
+        assert_eq!(percentile(&[], 99), 0.0);
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn output(mut command: Command) -> Result<String> {
 
 /// Calls in a summary of strace, whose columns are: time, seconds, microseconds per call, calls, errors (or
 /// nothing), name.
-fn syncs_in(summary: &str) -> u64 {
+pub(crate) fn syncs_in(summary: &str) -> u64 {
     let calls = |line: &str| {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let known = matches!(columns.last(), Some(&"fdatasync" | &"fsync"));

@@ -1,0 +1,104 @@
+//! The sending process of the naive loop. FROZEN, as all of it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use twobox::rusqlite::{Connection, TransactionBehavior};
+
+use super::super::order::{FIRST_NUMBER, Order, micros};
+use super::super::process::{not_understood, serve};
+use super::http::Peer;
+use super::{count, open};
+use crate::Result;
+
+const FILE: &str = "naive-shop.db";
+
+const CREATE: &str = "
+    CREATE TABLE outbox (
+        id         TEXT PRIMARY KEY,
+        payload    BLOB NOT NULL,
+        status     TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        sent_at    INTEGER
+    );
+    CREATE INDEX outbox_due ON outbox (status, created_at);
+";
+const INSERT: &str = "INSERT INTO outbox (id, payload, status, created_at) VALUES (?1, ?2, 'pending', ?3)";
+const CLAIM: &str = "
+    UPDATE outbox SET status = 'sending'
+    WHERE id = (SELECT id FROM outbox WHERE status = 'pending' ORDER BY created_at LIMIT 1)
+    RETURNING id, payload";
+const MARK: &str = "UPDATE outbox SET status = 'sent', sent_at = ?2 WHERE id = ?1";
+
+/// Sends from `folder` to `address` until there are no more questions.
+pub(crate) fn play(folder: &Path, address: SocketAddr) -> Result<()> {
+    let connection = open(folder.join(FILE))?;
+    connection.execute_batch(CREATE)?;
+    let peer = Peer::new(TcpStream::connect(address)?)?;
+    let mut shop = Shop { connection, peer, next: FIRST_NUMBER };
+    serve(&json!({}), |words| match words {
+        ["fill", backlog] => shop.fill(backlog.parse()?),
+        ["run", millis] => shop.run(Duration::from_millis(millis.parse()?)),
+        ["count"] => shop.count(),
+        _ => not_understood(words),
+    })
+}
+
+struct Shop {
+    connection: Connection,
+    peer: Peer,
+    next: i64,
+}
+
+impl Shop {
+    fn fill(&mut self, backlog: u64) -> Result<Value> {
+        let pending = self.with_status("pending")?;
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for _ in pending..backlog {
+            let number = self.next;
+            self.next += 1;
+            // As long as a UUID, and in the order of time.
+            let id = format!("{number:08x}-0000-7000-8000-{number:012x}");
+            let payload = serde_json::to_vec(&Order::new(number))?;
+            tx.prepare_cached(INSERT)?.execute((id, payload, number))?;
+        }
+        tx.commit()?;
+        Ok(json!({}))
+    }
+
+    fn run(&mut self, duration: Duration) -> Result<Value> {
+        let (start, mut messages) = (micros(), 0);
+        let until = start + u64::try_from(duration.as_micros())?;
+        while micros() < until {
+            let Some((id, payload)) = self.claim()? else { break };
+            let answer = self.peer.post(&id, &payload)?;
+            if !answer.first.starts_with("HTTP/1.1 200 ") {
+                return Err(format!("the naive receiver says {}", answer.first).into());
+            }
+            self.connection.prepare_cached(MARK)?.execute((id, i64::try_from(micros())?))?;
+            messages += 1;
+        }
+        Ok(json!({ "messages": messages, "micros": micros() - start }))
+    }
+
+    fn claim(&self) -> Result<Option<(String, Vec<u8>)>> {
+        let mut statement = self.connection.prepare_cached(CLAIM)?;
+        let mut rows = statement.query([])?;
+        let mut claimed = None;
+        // The statement commits when there are no more rows.
+        while let Some(row) = rows.next()? {
+            claimed = Some((row.get(0)?, row.get(1)?));
+        }
+        Ok(claimed)
+    }
+
+    fn count(&self) -> Result<Value> {
+        Ok(json!({ "sent": self.with_status("sent")?, "sending": self.with_status("sending")? }))
+    }
+
+    fn with_status(&self, status: &str) -> Result<u64> {
+        count(&self.connection, &format!("SELECT count(*) FROM outbox WHERE status = '{status}'"))
+    }
+}

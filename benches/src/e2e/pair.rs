@@ -1,0 +1,150 @@
+//! A sending and a receiving process, and what must be in their databases.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::Peaks;
+use super::latency::{self, Latency};
+use super::process::{Process, number};
+use super::receiver;
+use crate::Result;
+use crate::lab::Lab;
+use crate::stats::per_second;
+use crate::store::check;
+use crate::syncs::commits_of;
+
+/// A new pair sends this many messages first: both write-ahead logs then have their full size, and connections
+/// are open.
+const WARM_UP: u64 = 20_000;
+
+/// How a backlog was drained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drained {
+    pub(crate) per_second: f64,
+    /// Transactions of the receiver.
+    pub(crate) commits: u32,
+}
+
+/// What callers did in a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lived {
+    pub(crate) per_second: f64,
+    pub(crate) latency: Latency,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Pair {
+    folder: PathBuf,
+    sender: Process,
+    receiver: Process,
+    enqueued: u64,
+    /// Of these, how many came with a row of the user.
+    orders: u64,
+}
+
+impl Pair {
+    /// Two new processes with new databases, warmed up.
+    pub(crate) fn start(lab: &mut Lab) -> Result<Self> {
+        Self::with_receiver(lab, |folder| Process::start("receiver", &[folder]))
+    }
+
+    /// As [`start`](Self::start), with a receiver that is watched by another program.
+    pub(crate) fn watched(lab: &mut Lab, watcher: impl FnOnce(&Path) -> Command) -> Result<Self> {
+        Self::with_receiver(lab, |folder| Process::watched("receiver", watcher(Path::new(folder)), &[folder]))
+    }
+
+    fn with_receiver(
+        lab: &mut Lab,
+        start: impl FnOnce(&str) -> Result<(Process, serde_json::Value)>,
+    ) -> Result<Self> {
+        let folder = lab.new_folder()?;
+        let name = folder.to_str().ok_or("the folder's name is not text")?.to_owned();
+        let (receiver, first) = start(&name)?;
+        let address = first["address"].as_str().ok_or("the receiver has no address")?;
+        let (sender, _) = Process::start("sender", &[&name, address])?;
+        let mut pair = Self { folder, sender, receiver, enqueued: 0, orders: 0 };
+        pair.fill(WARM_UP)?;
+        pair.drain()?;
+        Ok(pair)
+    }
+
+    /// Puts messages into the outbox while nobody sends them.
+    pub(crate) fn fill(&mut self, messages: u64) -> Result<()> {
+        self.sender.ask(&format!("fill {messages}"))?;
+        self.enqueued += messages;
+        Ok(())
+    }
+
+    /// Sends what is in the outbox. Returns how long it took, by the sender's clock.
+    pub(crate) fn drain(&mut self) -> Result<Duration> {
+        let answer = self.sender.ask(&format!("drain {}", self.enqueued))?;
+        Ok(Duration::from_micros(number(&answer, "micros")?))
+    }
+
+    /// Sends a backlog of `messages`, which are in the outbox already.
+    pub(crate) fn drain_backlog(&mut self, messages: u64) -> Result<Drained> {
+        let file = self.folder.join(receiver::FILE);
+        let before = commits_of(&file)?; // this process does not have the file open
+        let per_second = per_second(messages, self.drain()?);
+        Ok(Drained { per_second, commits: commits_of(&file)?.wrapping_sub(before) })
+    }
+
+    /// Starts the relay for good.
+    pub(crate) fn start_relay(&mut self) -> Result<()> {
+        self.sender.ask("start").map(drop)
+    }
+
+    /// Lets callers enqueue while it is sent, until everything is.
+    pub(crate) fn live(&mut self, callers: usize, duration: Duration) -> Result<Lived> {
+        let request = format!("live {callers} {} {}", duration.as_millis(), self.enqueued);
+        let (messages, micros, latency) = self.timed(&request)?;
+        Ok(Lived { per_second: per_second(messages, Duration::from_micros(micros)), latency })
+    }
+
+    /// Enqueues a message every so often.
+    pub(crate) fn trickle(&mut self, every: Duration, messages: u64) -> Result<Latency> {
+        let request = format!("trickle {} {messages} {}", every.as_millis(), self.enqueued);
+        Ok(self.timed(&request)?.2)
+    }
+
+    /// Messages, microseconds and latency of something that is timed on both sides.
+    fn timed(&mut self, request: &str) -> Result<(u64, u64, Latency)> {
+        let (committed, handled) = (self.folder.join("committed"), self.folder.join("handled"));
+        self.receiver.ask("time")?;
+        let answer = self.sender.ask(&format!("{request} {}", committed.display()))?;
+        self.receiver.ask(&format!("times {}", handled.display()))?;
+        let messages = number(&answer, "messages")?;
+        self.enqueued += messages;
+        self.orders += messages;
+        let micros = answer["micros"].as_u64().unwrap_or_default();
+        Ok((messages, micros, latency::between(&committed, &handled)?))
+    }
+
+    /// Fails unless every message that was enqueued is sent and has had its effect, once.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let (sender, receiver) = (self.sender.ask("count")?, self.receiver.ask("count")?);
+        check("messages in the log", self.enqueued, number(&sender, "log")?)?;
+        check("rows of the sending user", self.orders, number(&sender, "orders")?)?;
+        check("messages sent", self.enqueued, number(&sender, "sent")?)?;
+        check("messages failed or expired", 0, number(&sender, "failed")?)?;
+        check("messages in the inbox", self.enqueued, number(&receiver, "inbox")?)?;
+        check("effects", self.enqueued, number(&receiver, "orders")?)
+    }
+
+    /// Ends both processes and makes room on the disk.
+    pub(crate) fn remove(self, peaks: &mut Peaks) -> Result<()> {
+        peaks.sender = peaks.sender.max(self.sender.peak_memory()?);
+        peaks.receiver = peaks.receiver.max(self.receiver.peak_memory()?);
+        let folder = self.stop()?;
+        Ok(std::fs::remove_dir_all(folder)?)
+    }
+
+    /// Ends both processes and returns their folder.
+    pub(crate) fn stop(self) -> Result<PathBuf> {
+        self.sender.stop()?;
+        self.receiver.stop()?;
+        Ok(self.folder)
+    }
+}
