@@ -19,6 +19,10 @@ fn check(what: &str, text: &str) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid(format!("{what} is empty: give it 1 to {NAME_CHARS_MAX} characters")));
     }
+    // Nearly every name is short and plain.
+    if text.len() <= NAME_CHARS_MAX && text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_control()) {
+        return Ok(());
+    }
     let chars = text.chars().count();
     if chars > NAME_CHARS_MAX {
         return Err(Error::invalid(format!("{what} has {chars} characters, more than {NAME_CHARS_MAX}")));

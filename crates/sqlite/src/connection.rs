@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use twobox_core::{Error, ErrorKind, Result};
 
@@ -87,6 +88,8 @@ impl Opener {
         .map_err(wrap(&attempted))?;
         connection.busy_timeout(self.busy_timeout).map_err(wrap(&attempted))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        // Otherwise SQLite plans a statement anew whenever another value is bound to its LIMIT.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(wrap(&attempted))?;
         connection
             .execute_batch(
                 "PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \

@@ -73,7 +73,9 @@ mod sealed {
 impl Enqueue for SqliteTx<'_> {
     fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
         let columns = Columns::of(message);
-        self.execute(&db.state.sql.append, columns.params()).map(drop)
+        self.execute(&db.state.sql.append, columns.params())?;
+        self.note_appended(&db.state, message);
+        Ok(())
     }
 
     fn run(&mut self, _: &Sqlite, insert: &Insert) -> Result<usize> {

@@ -16,6 +16,7 @@ mod options;
 mod outbox;
 mod presence;
 mod reader;
+mod recent;
 mod row;
 mod schema;
 mod shared;

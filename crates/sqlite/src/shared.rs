@@ -13,6 +13,7 @@ use crate::Prefix;
 use crate::connection::Opener;
 use crate::options::Options;
 use crate::reader::Readers;
+use crate::recent::Recent;
 use crate::sql::Sql;
 
 /// Shared state of one file.
@@ -39,6 +40,8 @@ pub(crate) struct BoxState {
     /// Everything in the log up to here is durable (W6).
     synced: AtomicI64,
     end: AtomicI64,
+    /// What our own writer has appended lately.
+    pub(crate) recent: Recent,
     pub(crate) version: watch::Sender<u64>,
 }
 
@@ -51,12 +54,18 @@ impl BoxState {
             migrated: AtomicBool::new(false),
             synced: AtomicI64::new(0),
             end: AtomicI64::new(0),
+            recent: Recent::default(),
             version: watch::Sender::new(0),
         }
     }
 
     pub(crate) fn synced(&self) -> i64 {
         self.synced.load(Ordering::Acquire)
+    }
+
+    /// The end of the log as our own writer has last seen it.
+    pub(crate) fn end(&self) -> i64 {
+        self.end.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_migrated(&self) {
@@ -110,7 +119,10 @@ impl Shared {
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         // What was believed to be durable has to be made so again.
-        self.boxes().iter().for_each(|state| state.synced.store(0, Ordering::Release));
+        for state in self.boxes().iter() {
+            state.synced.store(0, Ordering::Release);
+            state.recent.clear();
+        }
         self.wake_all();
     }
 

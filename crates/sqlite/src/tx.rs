@@ -2,13 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, RowIndex};
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Message, Result};
 
 use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
+use crate::recent::Appended;
+use crate::shared::BoxState;
 use crate::sql::Sql;
 
 /// A transaction on the writer. It commits when the closure it was given to returns `Ok`, together with its
@@ -23,6 +26,8 @@ pub struct SqliteTx<'c> {
     failed: Cell<bool>,
     /// What a statement has found if the database itself is in trouble, whoever ran the statement.
     trouble: RefCell<Option<Error>>,
+    /// What was appended to logs and has not been undone.
+    appended: RefCell<Vec<(Arc<BoxState>, Appended)>>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
@@ -62,6 +67,7 @@ impl<'c> SqliteTx<'c> {
             guard,
             failed: Cell::new(false),
             trouble: RefCell::new(None),
+            appended: RefCell::default(),
             wrote: Cell::new(false),
             lean,
         }
@@ -131,7 +137,7 @@ impl<'c> SqliteTx<'c> {
     ) -> std::result::Result<T, E> {
         self.check()?;
         self.guard.savepoint(self.connection)?;
-        let wrote = self.wrote.get();
+        let before = (self.wrote.get(), self.appended.borrow().len());
         // A panic must not leave the savepoint open: the next one to be undone would then be the wrong one.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         match outcome.map(|outcome| outcome.and_then(|value| self.check().map(|()| value).map_err(E::from))) {
@@ -140,11 +146,11 @@ impl<'c> SqliteTx<'c> {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                self.undo(wrote)?;
+                self.undo(before)?;
                 Err(error)
             }
             Err(panic) => {
-                self.undo(wrote)?;
+                self.undo(before)?;
                 resume_unwind(panic)
             }
         }
@@ -173,7 +179,7 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
-    fn undo(&self, wrote: bool) -> Result<()> {
+    fn undo(&self, (wrote, appended): (bool, usize)) -> Result<()> {
         if self.connection.is_autocommit() {
             self.failed.set(true);
             return Ok(());
@@ -181,7 +187,19 @@ impl<'c> SqliteTx<'c> {
         self.note(self.guard.undo(self.connection), "undo a savepoint")?;
         self.failed.set(false);
         self.wrote.set(wrote);
+        self.appended.borrow_mut().truncate(appended);
         Ok(())
+    }
+
+    /// Notes that a message was appended by the last statement.
+    pub(crate) fn note_appended(&self, log: &Arc<BoxState>, message: &Message) {
+        let appended = (self.connection.last_insert_rowid(), Arc::new(message.clone()));
+        self.appended.borrow_mut().push((Arc::clone(log), appended));
+    }
+
+    /// What was appended to logs and has not been undone.
+    pub(crate) fn take_appended(&self) -> Vec<(Arc<BoxState>, Appended)> {
+        self.appended.take()
     }
 
     /// Whether a commit would have something to sync.

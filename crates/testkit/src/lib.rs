@@ -6,11 +6,14 @@
 //! - [`SeededRandom`]: chance that repeats.
 //! - [`ScriptedTransport`]: answers as the test says, and remembers what it was given.
 //! - [`example`]: finds a program that a test starts as a process.
+//! - `disk` (feature `disk`): a disk for SQLite whose power can be cut at any step.
 //! - [`crash`]: runs a program that dies at a named crash point.
 
 mod clock;
 pub mod conformance;
 pub mod crash;
+#[cfg(feature = "disk")]
+pub mod disk;
 mod program;
 mod transport;
 mod wait;

@@ -61,11 +61,11 @@ impl<'a> Draft<'a> {
     pub fn encode(&self, stamp: &Stamp<'_>) -> Vec<u8> {
         // Names and headers seldom take more than a kibibyte.
         let mut out = Vec::with_capacity(self.payload.text.len() + 1024);
-        self.write(stamp, &mut out);
+        self.write(stamp, &instant::format(stamp.sent), &mut out);
         out
     }
 
-    fn write(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
+    fn write(&self, stamp: &Stamp<'_>, sent: &str, out: &mut Vec<u8>) {
         let message = self.message;
         out.push(b'{');
         member(out, envelope::MESSAGE_ID, message.id.as_str());
@@ -79,20 +79,9 @@ impl<'a> Draft<'a> {
         out.extend_from_slice(self.payload.text.as_bytes());
         member_name(out, envelope::HEADERS);
         out.push(b'{');
-        self.write_attempt(stamp, out);
+        write_attempt(stamp, sent, out);
         self.write_message(out);
         out.extend_from_slice(b"}}");
-    }
-
-    /// Headers that differ from attempt to attempt.
-    fn write_attempt(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
-        member(out, header::VERSION, header::VERSION_2);
-        member(out, header::TIMESTAMP, &instant::format(stamp.sent));
-        member(out, header::OUTBOX, stamp.outbox);
-        if let Some(signature) = stamp.signature {
-            member(out, header::KEY_ID, signature.key_id.as_str());
-            member(out, header::HMAC, &signature.mac.to_base64());
-        }
     }
 
     /// Headers that stay with the message, the user's last.
@@ -116,17 +105,30 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Headers that differ from attempt to attempt.
+fn write_attempt(stamp: &Stamp<'_>, sent: &str, out: &mut Vec<u8>) {
+    member(out, header::VERSION, header::VERSION_2);
+    member(out, header::TIMESTAMP, sent);
+    member(out, header::OUTBOX, stamp.outbox);
+    if let Some(signature) = stamp.signature {
+        member(out, header::KEY_ID, signature.key_id.as_str());
+        member(out, header::HMAC, &signature.mac.to_base64());
+    }
+}
+
 /// A batch of envelopes in the making.
 #[must_use = "a batch goes nowhere until its bytes are sent"]
 pub struct Batch {
     out: Vec<u8>,
     count: usize,
+    /// The last sent time as text: usually all have the same.
+    sent: Option<(Timestamp, String)>,
 }
 
 impl Batch {
     /// An empty batch, which as it stands is a probe.
     pub fn new() -> Self {
-        Self { out: vec![b'['], count: 0 }
+        Self { out: vec![b'['], count: 0, sent: None }
     }
 
     /// Adds an envelope at the end.
@@ -134,7 +136,12 @@ impl Batch {
         if self.count > 0 {
             self.out.push(b',');
         }
-        draft.write(stamp, &mut self.out);
+        if self.sent.as_ref().is_none_or(|(sent, _)| *sent != stamp.sent) {
+            self.sent = Some((stamp.sent, instant::format(stamp.sent)));
+        }
+        if let Some((_, sent)) = &self.sent {
+            draft.write(stamp, sent, &mut self.out);
+        }
         self.count += 1;
     }
 
@@ -190,5 +197,11 @@ pub(super) fn member_name(out: &mut Vec<u8>, text: &str) {
 }
 
 fn string(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return;
+    }
     serde_json::to_writer(out, text).expect("a string is written to memory without failing");
 }

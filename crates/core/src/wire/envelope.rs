@@ -1,7 +1,6 @@
 //! The envelope as RF-09 has it: fields and headers, not yet a message.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
@@ -38,7 +37,7 @@ pub struct Envelope<'a> {
     /// The text of `payload` as it stands: JSON, not decoded in any way.
     pub payload: &'a str,
     /// All headers, those of the envelope and those of the user; none if the field is absent.
-    pub headers: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Envelope<'a> {
@@ -49,11 +48,13 @@ impl<'a> Envelope<'a> {
     /// [`Undecodable`](ErrorKind::Undecodable) if it is not JSON or lacks a field.
     pub fn read(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
         at_most("bytes of envelope", bytes.len(), limits.envelope_bytes)?;
-        depth_at_most(bytes, limits.depth)?;
         Self::from_text(utf8("envelope", bytes)?, limits)
     }
 
-    fn from_text(text: &'a str, limits: &Limits) -> Result<Self> {
+    /// As [`read`](Self::read), of what is known to be text.
+    pub(super) fn from_text(text: &'a str, limits: &Limits) -> Result<Self> {
+        at_most("bytes of envelope", text.len(), limits.envelope_bytes)?;
+        depth_at_most(text.as_bytes(), limits.depth)?;
         let fields = Fields(json::object("envelope", text, ENVELOPE_FIELDS_MAX)?);
         Ok(Self {
             message_id: fields.text(MESSAGE_ID)?,
@@ -66,10 +67,17 @@ impl<'a> Envelope<'a> {
         })
     }
 
+    /// Adds a header unless there is one of this name.
+    pub(super) fn complete(&mut self, name: &'static str, value: String) {
+        if self.header(name).is_none() {
+            self.headers.push((name.into(), value.into()));
+        }
+    }
+
     /// The value of header `name`.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(AsRef::as_ref)
+        json::get(&self.headers, name).map(AsRef::as_ref)
     }
 }
 
@@ -83,7 +91,7 @@ impl fmt::Debug for Envelope<'_> {
             .field("message_type", &self.message_type)
             .field("endpoint", &self.endpoint)
             .field("payload_bytes", &self.payload.len())
-            .field("headers", &self.headers.keys())
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish()
     }
 }
@@ -96,11 +104,11 @@ pub(super) fn utf8<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a str> {
     })
 }
 
-struct Fields<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
+struct Fields<'a>(json::Members<'a, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     fn optional_raw(&self, name: &str) -> Option<&'a str> {
-        self.0.get(name).map(|raw| raw.get())
+        json::get(&self.0, name).map(|raw| raw.get())
     }
 
     fn raw(&self, name: &str) -> Result<&'a str> {
@@ -116,15 +124,9 @@ impl<'a> Fields<'a> {
         self.optional_raw(name).filter(|raw| *raw != "null").map(|raw| json::text(name, raw)).transpose()
     }
 
-    fn headers(&self, limits: &Limits) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>> {
-        let members = json::object(HEADERS, self.optional_raw(HEADERS).unwrap_or("{}"), limits.headers)?;
-        let mut bytes = 0;
-        let mut headers = BTreeMap::new();
-        for (name, raw) in members {
-            let value = json::text("header value", raw.get())?;
-            bytes += name.len() + value.len();
-            headers.insert(name, value);
-        }
+    fn headers(&self, limits: &Limits) -> Result<json::Members<'a, Cow<'a, str>>> {
+        let headers = json::strings(HEADERS, self.optional_raw(HEADERS).unwrap_or("{}"), limits.headers)?;
+        let bytes = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         at_most("bytes of headers", bytes, limits.header_bytes)?;
         Ok(headers)
     }

@@ -1,8 +1,8 @@
 //! Reading JSON one level at a time, with limits, and with errors that quote nothing (S17).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,24 +11,45 @@ use serde_json::value::RawValue;
 use super::limits::at_most;
 use crate::{Error, ErrorKind, Result};
 
+/// Members of an object. There are few, and names differ in length: a list is quicker than a tree.
+pub(super) type Members<'a, T> = Vec<(Cow<'a, str>, T)>;
+
 /// The members of a JSON object, at most `max`, no two of the same name.
-pub(super) fn object<'a>(
-    what: &str,
-    text: &'a str,
-    max: usize,
-) -> Result<BTreeMap<Cow<'a, str>, &'a RawValue>> {
-    let object = read(what, text, ObjectOf { max })?;
-    at_most(&format!("members of {what}"), object.found, max)?;
-    if object.duplicate {
+pub(super) fn object<'a>(what: &str, text: &'a str, max: usize) -> Result<Members<'a, &'a RawValue>> {
+    members(what, read(what, text, ObjectOf::new(max))?, max)
+}
+
+/// The members of a JSON object whose values are strings, at most `max`, no two of the same name.
+pub(super) fn strings<'a>(what: &str, text: &'a str, max: usize) -> Result<Members<'a, Cow<'a, str>>> {
+    let is_object = text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{');
+    let blamed = if is_object { "header value" } else { what };
+    let object: Object<'a, Text<'a>> = read(blamed, text, ObjectOf::new(max))?;
+    let members = members(what, object, max)?;
+    Ok(members.into_iter().map(|(name, Text(value))| (name, value)).collect())
+}
+
+fn members<'a, T>(what: &str, object: Object<'a, T>, max: usize) -> Result<Members<'a, T>> {
+    if object.found > max {
+        at_most(&format!("members of {what}"), object.found, max)?;
+    }
+    let members = object.members;
+    if (1..members.len()).any(|at| members[..at].iter().any(|(name, _)| *name == members[at].0)) {
         return Err(Error::invalid(format!("{what} has two members of the same name")));
     }
-    Ok(object.members)
+    Ok(members)
+}
+
+/// The value of a member.
+pub(super) fn get<'m, T>(members: &'m Members<'_, T>, name: &str) -> Option<&'m T> {
+    members.iter().find(|(of, _)| of == name).map(|(_, value)| value)
 }
 
 /// The items of a JSON array, at most `max`.
 pub(super) fn array<'a>(what: &str, text: &'a str, max: usize) -> Result<Vec<&'a RawValue>> {
     let array = read(what, text, ArrayOf { max })?;
-    at_most(&format!("items of {what}"), array.found, max)?;
+    if array.found > max {
+        at_most(&format!("items of {what}"), array.found, max)?;
+    }
     Ok(array.items)
 }
 
@@ -59,40 +80,45 @@ fn undecodable(what: &str, error: &serde_json::Error) -> Error {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Both readers keep up to `max` and only count the rest, so that what is kept cannot outgrow its limit.
-struct ObjectOf {
+struct ObjectOf<T> {
     max: usize,
+    values: PhantomData<T>,
 }
 
-#[derive(Default)]
-struct Object<'a> {
-    members: BTreeMap<Cow<'a, str>, &'a RawValue>,
+impl<T> ObjectOf<T> {
+    fn new(max: usize) -> Self {
+        Self { max, values: PhantomData }
+    }
+}
+
+struct Object<'a, T> {
+    members: Members<'a, T>,
     found: usize,
-    duplicate: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for ObjectOf {
-    type Value = Object<'de>;
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for ObjectOf<T> {
+    type Value = Object<'de, T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ObjectOf {
-    type Value = Object<'de>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
+    type Value = Object<'de, T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut object = Object::default();
+        let mut object = Object { members: Vec::with_capacity(16), found: 0 };
         while let Some(Text(name)) = map.next_key()? {
             object.found += 1;
             if object.found > self.max {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                object.duplicate |= object.members.insert(name, map.next_value()?).is_some();
+                object.members.push((name, map.next_value()?));
             }
         }
         Ok(object)

@@ -72,15 +72,12 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed> {
 pub fn parse_plain(bytes: &[u8], limits: &Limits, receiver: &Destination, now: Timestamp) -> Result<Parsed> {
     let mut envelope = Envelope::read(bytes, limits)?;
     let sent = envelope.header(header::TIMESTAMP).map_or(Some(now), instant::parse).unwrap_or(now);
-    let mut complete = |name: &'static str, value: String| {
-        envelope.headers.entry(name.into()).or_insert_with(|| value.into());
-    };
-    complete(header::TIMESTAMP, instant::format(now));
-    complete(header::DESTINATION, receiver.as_str().to_owned());
-    complete(header::CREATED, sent.as_micros().to_string());
-    complete(header::AVAILABLE, sent.as_micros().to_string());
-    complete(header::EXPIRES, Timestamp::MAX.as_micros().to_string());
-    complete(header::OUTBOX, String::new());
+    envelope.complete(header::TIMESTAMP, instant::format(now));
+    envelope.complete(header::DESTINATION, receiver.as_str().to_owned());
+    envelope.complete(header::CREATED, sent.as_micros().to_string());
+    envelope.complete(header::AVAILABLE, sent.as_micros().to_string());
+    envelope.complete(header::EXPIRES, Timestamp::MAX.as_micros().to_string());
+    envelope.complete(header::OUTBOX, String::new());
     message(&envelope, limits)
 }
 
@@ -93,7 +90,8 @@ pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>>
     // Depth is checked per item, so that a deep one fails alone. Splitting the array needs no such check:
     // raw values are skipped in a loop, not by recursion.
     let items = json::array("batch", utf8("batch", bytes)?, limits.batch_items)?;
-    Ok(items.into_iter().map(|item| parse(item.get().as_bytes(), limits)).collect())
+    let read = |text| message(&Envelope::from_text(text, limits)?, limits);
+    Ok(items.into_iter().map(|item| read(item.get())).collect())
 }
 
 fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {

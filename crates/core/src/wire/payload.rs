@@ -52,7 +52,10 @@ pub fn check_content_type(content_type: &str) -> Result<()> {
 
 /// Like a name, but may be empty.
 pub(super) fn check_label(what: &str, text: &str) -> Result<()> {
-    at_most(&format!("characters of {what}"), text.chars().count(), NAME_CHARS_MAX)?;
+    let chars = text.chars().count();
+    if chars > NAME_CHARS_MAX {
+        at_most(&format!("characters of {what}"), chars, NAME_CHARS_MAX)?;
+    }
     if text.chars().any(char::is_control) {
         return Err(Error::invalid(format!("{what} contains a control character")));
     }

@@ -14,10 +14,10 @@ type Key = (Source, MessageId);
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Entry>>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    /// Dropped when the message is through, which tells whoever waits.
-    ended: watch::Sender<()>,
+    /// Made when somebody waits; dropped when the message is through, which tells them.
+    ended: Option<watch::Sender<()>>,
 }
 
 /// Messages that are being handled until this is dropped.
@@ -35,10 +35,10 @@ impl InFlight {
     /// Completes when the message is through. `None` if somebody is waiting already: one waiter per message is
     /// enough, more would only hold connections. Completes at once if it is not being handled.
     pub(super) fn wait_for(&self, message: &Message) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let entries = self.lock();
-        let mut ended = match entries.get(&key(message)) {
-            Some(entry) if entry.ended.receiver_count() > 0 => return None,
-            Some(entry) => Some(entry.ended.subscribe()),
+        let mut entries = self.lock();
+        let mut ended = match entries.get_mut(&key(message)) {
+            Some(Entry { ended: Some(ended) }) if ended.receiver_count() > 0 => return None,
+            Some(entry) => Some(entry.ended.insert(watch::Sender::new(())).subscribe()),
             None => None,
         };
         Some(async move {
@@ -62,7 +62,7 @@ impl Handling {
         if entries.contains_key(&key) {
             return false;
         }
-        entries.insert(key.clone(), Entry { ended: watch::Sender::new(()) });
+        entries.insert(key.clone(), Entry::default());
         drop(entries);
         self.keys.push(key);
         true

@@ -1,6 +1,8 @@
 //! From a request to its answer: limits, shape, signature, destination, and only then the receiver.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use hyper::{HeaderMap, Method, Request};
 use tokio::sync::OwnedSemaphorePermit;
+use twobox_core::clock::BoxFuture;
 use twobox_core::ports::Answer;
 use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, sha256};
 use twobox_core::wire::{self, Parsed, Probe, header};
@@ -33,6 +36,36 @@ enum Route {
 struct Held {
     _turn: OwnedSemaphorePermit,
     _room: Option<OwnedSemaphorePermit>,
+}
+
+/// A receiver at work. If nobody waits for it any more, because the sender has hung up or time is up, it goes on in a
+/// task of its own: what the receiver is still using must not be free for others.
+struct Receiving(Option<(BoxFuture<'static, Received>, Held)>);
+
+type Received = Result<Vec<Answer>, Error>;
+
+impl Future for Receiving {
+    type Output = Received;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some((receiving, _)) = &mut self.0 else { return Poll::Pending };
+        let received = receiving.as_mut().poll(cx);
+        if received.is_ready() {
+            self.0 = None;
+        }
+        received
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some((receiving, held)) = self.0.take() {
+            tokio::spawn(async move {
+                let _: Result<_, _> = receiving.await;
+                drop(held);
+            });
+        }
+    }
 }
 
 /// Who sent a request, and what its answer is bound to.
@@ -154,14 +187,9 @@ impl Service {
     ) -> Result<Vec<Answer>, Refusal> {
         let (count, budget) = (messages.len(), self.budget(headers));
         let receiving = self.receiver.receive(messages, budget);
-        // In a task of its own: a sender that hangs up must not free what the receiver is still using.
-        let receiving = tokio::spawn(async move {
-            let received = receiving.await;
-            drop(held);
-            received
-        });
+        let receiving = Receiving(Some((receiving, held)));
         let limit = budget.saturating_mul(2).saturating_add(TURN_WAIT);
-        let Ok(Ok(received)) = tokio::time::timeout(limit, receiving).await else {
+        let Ok(received) = tokio::time::timeout(limit, receiving).await else {
             return Err(Why::Unavailable.because("the receiver does not answer"));
         };
         match received {

@@ -556,7 +556,9 @@ async fn s16_s20_a_server_that_stops_refuses_connections() {
     // A sender that is refused goes elsewhere or comes back; one that is let in and not served waits in vain.
     let refused = async || Raw::from(Ipv4Addr::LOCALHOST, address).await.err();
     let error = eventually("connections are refused", Duration::from_secs(5), refused).await;
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    // Reset: it was in the queue of those to be accepted when the socket went.
+    use std::io::ErrorKind::{ConnectionRefused, ConnectionReset};
+    assert!(matches!(error.kind(), ConnectionRefused | ConnectionReset), "{error}");
     gate.gate.send_replace(true);
     assert_eq!(in_flight.answer().await.status, 200);
     timeout(EVER, stopping).await.expect("it stops").unwrap();

@@ -35,7 +35,8 @@ impl From<Error> for Undo {
 
 /// What the dedup row says.
 enum Claim {
-    Run,
+    /// It is to be handled; its row has this place.
+    Run(i64),
     Known(Answer),
 }
 
@@ -71,10 +72,10 @@ fn attempt(
     peer: &Peer,
     now: Timestamp,
 ) -> std::result::Result<Answer, Undo> {
-    match claim(delivery, tx, peer, now)? {
+    let row = match claim(delivery, tx, peer, now)? {
         Claim::Known(answer) => return Ok(answer),
-        Claim::Run => {}
-    }
+        Claim::Run(row) => row,
+    };
     crash_point!("inbox.claimed");
     let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
     let response = run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?;
@@ -86,7 +87,7 @@ fn attempt(
             options.response_bytes_max
         )));
     }
-    store_response(delivery, tx, peer, now, &response)?;
+    store_response(delivery, tx, (peer, row), now, &response)?;
     Ok(Answer::Done(Some(response)))
 }
 
@@ -98,7 +99,8 @@ fn claim(
     now: Timestamp,
 ) -> std::result::Result<Claim, Undo> {
     if insert_claim(delivery, tx, peer, now)? {
-        return check_date(delivery.message.available, peer, now).map(|()| Claim::Run);
+        let row = tx.connection.last_insert_rowid();
+        return check_date(delivery.message.available, peer, now).map(|()| Claim::Run(row));
     }
     let id = delivery.message.id.as_str();
     let known = tx.note(record(tx.connection, tx.sql, peer.id, id), "read an inbox row")?;
@@ -113,11 +115,7 @@ fn claim(
         InboxStatus::Done => {
             Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
-        InboxStatus::Dead if again => {
-            let values = params![peer.id, id, delivery.message.replay];
-            one_row(tx.execute(&tx.sql.reclaim, values)?)?;
-            Ok(Claim::Run)
-        }
+        InboxStatus::Dead if again => Ok(Claim::Run(reclaim(delivery, tx, peer)?)),
         InboxStatus::Dead | InboxStatus::Expired => {
             Ok(Claim::Known(Answer::Rejected { error: known.error.unwrap_or_else(|| "expired".into()) }))
         }
@@ -184,12 +182,12 @@ fn refused(refusal: &Refusal) -> Undo {
 fn store_response(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,
-    peer: &Peer,
+    (peer, row): (&Peer, i64),
     now: Timestamp,
     response: &Response,
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
-    let values = params![peer.id, id, now.as_micros(), response.content_type, response.body.as_bytes()];
+    let values = params![peer.id, id, now.as_micros(), response.content_type, response.body.as_bytes(), row];
     one_row(tx.execute(&tx.sql.done, values)?)
 }
 
@@ -203,9 +201,18 @@ fn store_rejection(
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
     if !insert_claim(delivery, tx, peer, now)? {
-        one_row(tx.execute(&tx.sql.reclaim, params![peer.id, id, delivery.message.replay])?)?;
+        reclaim(delivery, tx, peer)?;
     }
     one_row(tx.execute(&tx.sql.dead, params![peer.id, id, now.as_micros(), error])?)
+}
+
+/// Makes a rejected message's row that of a message that is being handled; returns its place.
+fn reclaim(delivery: &Delivery<SqliteHandler>, tx: &mut SqliteTx<'_>, peer: &Peer) -> Result<i64> {
+    let message = &delivery.message;
+    let values = params![peer.id, message.id.as_str(), message.replay];
+    let rows = tx.query(&tx.sql.reclaim, values, |row| row.get::<i64>(0))?;
+    one_row(rows.len())?;
+    Ok(rows[0])
 }
 
 fn one_row(changed: usize) -> Result<()> {

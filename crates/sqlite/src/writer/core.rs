@@ -13,7 +13,8 @@ use crate::connection::set_synchronous;
 use crate::error::wrap;
 use crate::guard::{Guard, Inside};
 use crate::options::Durability;
-use crate::shared::Shared;
+use crate::recent::Appended;
+use crate::shared::{BoxState, Shared};
 use crate::tx::SqliteTx;
 
 /// Lazy work is synced within this time (W4).
@@ -195,13 +196,14 @@ impl Core {
             until: options.clock.monotonic().saturating_add(options.group_time),
             one_by_one: false,
         };
-        let mut wrote = false;
+        let (mut wrote, mut appended) = (false, Vec::new());
         while let Some(mut queued) = jobs.pop_front() {
             let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, lean);
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let (spoilt, trouble) = (tx.check(), tx.trouble());
             wrote |= tx.wrote();
+            appended.append(&mut tx.take_appended());
             ran.push((queued, progress));
             if let Some(trouble) = trouble {
                 let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
@@ -218,7 +220,7 @@ impl Core {
             }
         }
         drop(inside);
-        self.commit(mode, wrote, ran.iter().map(|(queued, _)| queued.job.class()))
+        self.commit(mode, wrote, appended, ran.iter().map(|(queued, _)| queued.job.class()))
     }
 
     /// Commits the open transaction and publishes what became visible and durable.
@@ -226,6 +228,7 @@ impl Core {
         &mut self,
         mode: Durability,
         wrote: bool,
+        appended: Vec<(Arc<BoxState>, Appended)>,
         classes: impl Iterator<Item = Class>,
     ) -> Result<(), Failure> {
         let must_sync = mode == Durability::Full && !wrote;
@@ -259,6 +262,9 @@ impl Core {
             self.stopped = Some(error.to_string());
             Failure::Refused(error)
         })?;
+        for (log, message) in appended {
+            log.recent.extend(std::iter::once(message));
+        }
         self.shared.publish(&ends, mode == Durability::Full);
         Ok(())
     }
@@ -327,7 +333,7 @@ impl Core {
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
         let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, false);
         let progress = queued.job.run(&mut tx, &budget);
-        let wrote = tx.wrote();
+        let (wrote, appended) = (tx.wrote(), tx.take_appended());
         if let Some(trouble) = tx.trouble() {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Err(trouble);
@@ -337,7 +343,7 @@ impl Core {
             return Ok(queued.job.failed_alone(gone()));
         }
         drop(inside);
-        match self.commit(mode, wrote, std::iter::once(queued.job.class())) {
+        match self.commit(mode, wrote, appended, std::iter::once(queued.job.class())) {
             Ok(()) => {
                 queued.job.committed();
                 Ok(progress)

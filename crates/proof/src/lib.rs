@@ -1,0 +1,10 @@
+//! Evidence for what Twobox promises.
+//!
+//! Nothing here is simulated that can be real: the store, the engines and SQLite are those that ship; what is ours is
+//! the disk below them, which remembers every step and can lose power at each.
+//!
+//! | module | shows |
+//! | --- | --- |
+//! | [`powercut`] | what every crash image of a workload contains, on the sender's and on the receiver's side |
+
+pub mod powercut;

@@ -1,0 +1,137 @@
+//! The end of the log in memory: what our own writer has just committed need not be read back.
+//!
+//! It is only ever a copy of consecutive rows of the log. Whoever asks for more than it holds, or for rows that
+//! somebody else has written in between, is sent to the database.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use twobox_core::Message;
+
+/// Messages that are kept: a few batches of every lane that keeps up.
+const MESSAGES_MAX: usize = 4096;
+/// Payload bytes that are kept.
+const BYTES_MAX: usize = 4 << 20;
+
+/// A message that was appended to the log, with its place.
+pub(crate) type Appended = (i64, Arc<Message>);
+
+/// The last messages of one log.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Consecutive places, in order.
+    messages: VecDeque<Appended>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Takes what a commit has appended, in the order of the log.
+    pub(crate) fn extend(&self, appended: impl Iterator<Item = Appended>) {
+        let mut kept = self.lock();
+        for (place, message) in appended {
+            if kept.messages.back().is_some_and(|(last, _)| last + 1 != place) {
+                kept.clear();
+            }
+            kept.bytes += message.payload.len();
+            kept.messages.push_back((place, message));
+            while kept.messages.len() > MESSAGES_MAX || kept.bytes > BYTES_MAX {
+                kept.drop_first();
+            }
+        }
+    }
+
+    /// What comes after `after`, at most `max` messages, if all of it up to `end` is here.
+    pub(crate) fn after(&self, after: i64, end: i64, max: usize) -> Option<Vec<Appended>> {
+        let kept = self.lock();
+        let (first, last) = (kept.messages.front()?.0, kept.messages.back()?.0);
+        if after + 1 < first || last != end || after >= last {
+            return None;
+        }
+        let skipped = usize::try_from(after + 1 - first).ok()?;
+        Some(kept.messages.iter().skip(skipped).take(max).cloned().collect())
+    }
+
+    /// Forgets everything: after a reopening the database alone says what is there.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.bytes = 0;
+    }
+
+    fn drop_first(&mut self) {
+        if let Some((_, message)) = self.messages.pop_front() {
+            self.bytes -= message.payload.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use twobox_core::{Destination, Endpoint, Headers, MessageId, MessageType, Payload, Source, Timestamp};
+
+    use super::*;
+
+    fn appended(place: i64, bytes: usize) -> Appended {
+        let message = Message {
+            id: MessageId::new(format!("m{place}")).unwrap(),
+            source: Source::new("shop").unwrap(),
+            destination: Destination::new("billing").unwrap(),
+            endpoint: Endpoint::new("pay").unwrap(),
+            message_type: MessageType::Signal,
+            payload: Payload::new(vec![0; bytes]),
+            content_type: "text/plain".into(),
+            correlation_id: None,
+            ordering_key: None,
+            headers: Headers::default(),
+            created: Timestamp::from_micros(0),
+            available: Timestamp::from_micros(0),
+            expires: Timestamp::MAX,
+            replay: 0,
+        };
+        (place, Arc::new(message))
+    }
+
+    fn places(found: Option<Vec<Appended>>) -> Option<Vec<i64>> {
+        found.map(|messages| messages.iter().map(|(place, _)| *place).collect())
+    }
+
+    #[test]
+    fn only_what_is_complete_is_given() {
+        let recent = Recent::default();
+        assert!(recent.after(0, 0, 9).is_none());
+        recent.extend((5..=8).map(|place| appended(place, 1)));
+        assert_eq!(places(recent.after(4, 8, 9)), Some(vec![5, 6, 7, 8]));
+        assert_eq!(places(recent.after(6, 8, 1)), Some(vec![7]));
+        assert!(recent.after(3, 8, 9).is_none(), "4 is not here");
+        assert!(recent.after(4, 9, 9).is_none(), "somebody else has written 9");
+        assert!(recent.after(8, 8, 9).is_none(), "there is nothing");
+        recent.extend([appended(11, 1)].into_iter());
+        assert_eq!(places(recent.after(10, 11, 9)), Some(vec![11]));
+        assert!(recent.after(7, 11, 9).is_none(), "9 and 10 are somebody else's");
+        recent.clear();
+        assert!(recent.after(10, 11, 9).is_none());
+    }
+
+    #[test]
+    fn it_is_bounded_in_messages_and_bytes() {
+        let recent = Recent::default();
+        recent.extend((1..=5000).map(|place| appended(place, 1)));
+        assert_eq!(recent.lock().messages.len(), MESSAGES_MAX);
+        recent.extend((5001..=5010).map(|place| appended(place, 1 << 20)));
+        let kept = recent.lock();
+        assert!(kept.bytes <= BYTES_MAX && kept.messages.len() == 4);
+        assert_eq!(kept.bytes, kept.messages.iter().map(|(_, message)| message.payload.len()).sum::<usize>());
+    }
+}

@@ -1,0 +1,19 @@
+//! A disk whose power can be cut, for SQLite.
+//!
+//! [`Disk`] registers a SQLite VFS that passes everything on to the machine's own and keeps a record: every write,
+//! truncation, sync and deletion of a database and its write-ahead log, in order. From any place in the record
+//! [`Image`]s can be made: what a process kill leaves, what a power cut leaves if nothing unsynced was written, if
+//! some of it was, or if some sectors of it were. An image is put back as files, and the real store opens it.
+//!
+//! Syncs, writes and reads can be made to fail, also as a kernel does it that drops the pages of a failed sync and
+//! reports success the next time.
+
+mod fault;
+mod ffi;
+mod image;
+mod record;
+
+pub use self::fault::{Fault, Kind};
+pub use self::ffi::Disk;
+pub use self::image::{Cut, Image};
+pub use self::record::{Mark, Record};
