@@ -1,7 +1,8 @@
 //! The end of the log in memory: what our own writer has just committed need not be read back.
 //!
 //! It is only ever a copy of consecutive rows of the log. Whoever asks for more than it holds, or for rows that
-//! somebody else has written in between, is sent to the database.
+//! somebody else has written in between, is sent to the database. When somebody else has written behind it, whoever
+//! notices forgets all of it before relays are told, so that they ask the database.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -72,8 +72,14 @@ impl BoxState {
         self.migrated.store(true, Ordering::Release);
     }
 
-    /// Tells relays that the log may have grown.
+    /// Tells relays that the log may have grown, by whomever: the next read asks the database.
     pub(crate) fn wake(&self) {
+        // Before they are told: whoever reads because of it must not be given what is here instead of what is there.
+        self.recent.clear();
+        self.tell();
+    }
+
+    fn tell(&self) {
         self.version.send_modify(|version| *version += 1);
     }
 }
@@ -174,7 +180,7 @@ impl Shared {
                 state.synced.fetch_max(end, Ordering::AcqRel);
             }
             if state.end.swap(end, Ordering::AcqRel) < end {
-                state.wake();
+                state.tell();
                 grown = true;
             }
         }

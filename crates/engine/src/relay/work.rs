@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{
-    Answer, DeliveryError, LaneId, LaneLease, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
+    Answer, DeliveryError, LaneId, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
 use twobox_core::{Error, Message, Source, crash_point};
 
@@ -178,7 +178,10 @@ impl<S: OutboxStore> Run<S> {
             (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link));
         let timeout = self.relay.options.timing.request_timeout;
         // A settlement that is about to be written shows what is being sent as well.
-        let shown = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling);
+        if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
+            let store = store.clone();
+            self.tasks.spawn(async move { Event::Shown(store.mark_sending(&lease, &upto).await) });
+        }
         self.tasks.spawn(async move {
             let Request { batch, upto, messages, .. } = request;
             let sent = async {
@@ -186,8 +189,7 @@ impl<S: OutboxStore> Run<S> {
                     store.make_durable(&upto).await?;
                 }
                 crash_point!("relay.before-send");
-                let delivering = deliver(&transport, &link, messages, &*timer, timeout);
-                let delivered = show_if_slow(&store, &lease, shown, &*timer, delivering).await;
+                let delivered = deliver(&transport, &link, messages, &*timer, timeout).await;
                 crash_point!("relay.after-answer");
                 Ok::<_, Error>(delivered)
             };
@@ -321,32 +323,6 @@ async fn announce<S: OutboxStore>(
         store.announced(told).await?;
     }
     Ok(next)
-}
-
-/// Shows operators what is in a request that takes its time. One that is through in a moment is not worth a write;
-/// nobody would see it.
-async fn show_if_slow<S: OutboxStore, T>(
-    store: &S,
-    lease: &LaneLease<S::Position>,
-    upto: Option<S::Position>,
-    timer: &dyn Timer,
-    delivering: impl Future<Output = T>,
-) -> T {
-    const MOMENT: Duration = Duration::from_millis(20);
-    let mut delivering = std::pin::pin!(delivering);
-    tokio::select! {
-        biased;
-        delivered = &mut delivering => return delivered,
-        () = timer.sleep(MOMENT) => {}
-    }
-    let Some(upto) = upto else { return delivering.await };
-    let mut showing = std::pin::pin!(store.mark_sending(lease, &upto));
-    tokio::select! {
-        biased;
-        delivered = &mut delivering => delivered,
-        // Only a display depends on it; whether the lease still holds is found out when settling.
-        _ = &mut showing => delivering.await,
-    }
 }
 
 /// A task that ends when nobody waits for it any more.

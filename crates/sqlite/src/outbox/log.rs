@@ -76,8 +76,8 @@ impl Sqlite {
             };
             read.lanes.iter().find(wanted).map(|lease| lease.lane)
         };
-        // Somebody else may have written behind it, and told so before this read began: that is found by the next.
-        let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more: true, now };
+        let more = recent.last().is_some_and(|(last, _)| *last < end);
+        let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more, now };
         let mut bytes = 0;
         for (position, message) in recent {
             chunk.scanned = position;
@@ -85,6 +85,7 @@ impl Sqlite {
             bytes += message.payload.len();
             chunk.entries.push(LogEntry { lane, position, message: Ok(message) });
             if bytes >= read.bytes_max {
+                chunk.more = true;
                 break;
             }
         }
