@@ -8,6 +8,7 @@ mod fixture;
 mod group;
 mod load;
 mod plain_sql;
+mod recent;
 mod schema;
 mod sharing;
 mod sync;

@@ -14,7 +14,7 @@ const PLAIN: &str =
     "INSERT INTO outbox_log (source, destination, endpoint, payload) VALUES ('shop','billing','Pay','{}')";
 
 /// The messages as a relay of the shop reads them.
-async fn read(db: &Sqlite) -> Vec<Message> {
+pub(crate) async fn read(db: &Sqlite) -> Vec<Message> {
     let take = TakeLanes {
         owner: "test".into(),
         source: Source::new("shop").unwrap(),

@@ -1,0 +1,97 @@
+//! What a relay is handed from memory is what stands in the log.
+
+use std::time::Duration;
+
+use twobox_core::name::{CorrelationId, OrderingKey};
+use twobox_core::{Error, Headers, Message, MessageId, MessageType, NewMessage, Source, Stamp};
+use twobox_sqlite::Sqlite;
+
+use crate::fixture::Place;
+use crate::plain_sql::read;
+
+fn new(id: &str) -> NewMessage {
+    NewMessage::json("billing", "Pay", &id).unwrap().id(MessageId::new(id).unwrap())
+}
+
+fn stamp(db: &Sqlite) -> Stamp {
+    Stamp::new(Source::new("shop").unwrap(), db.clock(), db.random())
+}
+
+async fn append(db: &Sqlite, id: &str) {
+    let (message, log) = (stamp(db).message(&new(id)).unwrap(), db.clone());
+    db.transaction::<_, Error, _>(move |tx| log.append(tx, &message)).await.unwrap();
+}
+
+fn ids(messages: &[Message]) -> Vec<&str> {
+    messages.iter().map(|message| message.id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn l7_messages_from_memory_equal_those_of_the_log() {
+    let place = Place::new();
+    let db = place.open().await;
+    let mut headers = Headers::default();
+    headers.insert("traceparent", "00-1").unwrap();
+    let full = new("full")
+        .message_type(MessageType::Command)
+        .ordering_key(OrderingKey::new("küche").unwrap())
+        .correlation_id(CorrelationId::new("c").unwrap())
+        .headers(headers)
+        .due(db.clock().now().plus(Duration::from_secs(60)))
+        .ttl(Duration::from_secs(90));
+    let messages: Vec<Message> =
+        [new("plain"), full].iter().map(|message| stamp(&db).message(message).unwrap()).collect();
+    let (log, appended) = (db.clone(), messages.clone());
+    db.transaction::<_, Error, _>(move |tx| appended.iter().try_for_each(|message| log.append(tx, message)))
+        .await
+        .unwrap();
+    assert_eq!(read(&db).await, messages, "from memory");
+    drop(db);
+    let reopened = place.open().await;
+    assert_eq!(read(&reopened).await, messages, "from the database");
+}
+
+#[tokio::test]
+async fn s1_what_was_undone_is_not_handed_over() {
+    let place = Place::new();
+    let db = place.open().await;
+    let messages = ["kept", "undone"].map(|id| stamp(&db).message(&new(id)).unwrap());
+    let log = db.clone();
+    db.transaction::<_, Error, _>(move |tx| {
+        log.append(tx, &messages[0])?;
+        let undone: Result<(), Error> = tx.savepoint(|tx| {
+            log.append(tx, &messages[1])?;
+            Err(Error::invalid("changed my mind"))
+        });
+        assert!(undone.is_err());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let (message, log) = (stamp(&db).message(&new("failed")).unwrap(), db.clone());
+    let failed = db.transaction::<(), Error, _>(move |tx| {
+        log.append(tx, &message)?;
+        Err(Error::invalid("changed my mind"))
+    });
+    assert!(failed.await.is_err());
+    append(&db, "last").await;
+    assert_eq!(ids(&read(&db).await), ["kept", "last"]);
+}
+
+#[tokio::test]
+async fn l7_what_others_write_in_between_is_not_passed_over() {
+    let place = Place::new();
+    let db = place.open().await;
+    append(&db, "one").await;
+    let foreign = place.foreign();
+    let insert = "INSERT INTO outbox_log (message_id, source, destination, endpoint, payload) VALUES (?1,'shop','billing','Pay','{}')";
+    foreign.execute(insert, ["two"]).unwrap();
+    append(&db, "three").await;
+    assert_eq!(ids(&read(&db).await), ["one", "two", "three"]);
+    foreign.execute(insert, ["four"]).unwrap();
+    // Whoever is woken because of it finds it, however much of the log is in memory.
+    twobox_testkit::eventually("the foreign row is found", Duration::from_secs(10), async || {
+        (ids(&read(&db).await) == ["one", "two", "three", "four"]).then_some(())
+    })
+    .await;
+}
