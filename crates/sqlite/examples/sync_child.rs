@@ -58,7 +58,7 @@ async fn full(path: &Path) {
     mark("commit");
     let position = enqueue(&db).await;
     mark("sent");
-    db.make_durable(&position).await.unwrap();
+    db.make_durable(1, &position).await.unwrap();
     mark("lazy");
     db.sweep(&SweepPlan::default()).await.unwrap();
     mark("a second and a half");
@@ -87,8 +87,8 @@ async fn foreign(path: &Path) {
 
 async fn durable(db: &Sqlite, position: i64) {
     mark("durable");
-    db.make_durable(&position).await.unwrap();
+    db.make_durable(1, &position).await.unwrap();
     mark("again");
-    db.make_durable(&position).await.unwrap();
+    db.make_durable(1, &position).await.unwrap();
     mark("end");
 }

@@ -28,7 +28,7 @@ impl Opener {
     pub(crate) fn new(path: &Path, options: &Options) -> Result<Self> {
         check_version(rusqlite::version_number())?;
         // An absolute path, so that a process that changes its directory keeps talking about the same file.
-        let path = std::path::absolute(path).map_err(|error| {
+        let path = resolve(path).map_err(|error| {
             Error::invalid(format!("no such path: {}", path.display())).with_source(error)
         })?;
         Ok(Self { path, vfs: options.vfs.clone(), busy_timeout: options.busy_timeout })
@@ -97,6 +97,18 @@ impl Opener {
             )
             .map_err(wrap(&attempted))?;
         Ok(connection)
+    }
+}
+
+/// The file itself, whatever link leads to it: its log, its doorbell and the signs of life of its owners lie beside it.
+fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+    if let Ok(resolved) = path.canonicalize() {
+        return Ok(resolved);
+    }
+    let absolute = std::path::absolute(path)?;
+    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
+        (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
+        _ => Ok(absolute),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
@@ -36,7 +36,7 @@ struct Database {
     queue: Arc<Queue>,
     checkpointer: Option<Arc<Checkpointer>>,
     sweeper_id: String,
-    presence: OnceLock<Option<Presence>>,
+    presence: Mutex<Option<Presence>>,
     watcher: Option<Watcher>,
     thread: Option<WriterThread>,
 }
@@ -134,7 +134,7 @@ impl Database {
             queue,
             checkpointer,
             sweeper_id,
-            presence: OnceLock::new(),
+            presence: Mutex::default(),
             watcher,
             thread,
         }))
@@ -290,6 +290,17 @@ impl Sqlite {
         .await
     }
 
+    /// Fails unless this is a transaction on the same file: a message must be in the file of the rows it belongs to (S1).
+    pub(crate) fn check_tx(&self, tx: &SqliteTx<'_>) -> Result<()> {
+        if tx.file == self.database.shared.id() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the transaction is on another database than {}: enqueue with the outbox of the same file",
+            self.path().display()
+        )))
+    }
+
     /// Who sweeps, when several processes could.
     pub(crate) fn sweeper_id(&self) -> String {
         self.database.sweeper_id.clone()
@@ -298,13 +309,14 @@ impl Sqlite {
     /// The name under which lanes are leased: others can tell from it whether this process still lives. The first
     /// call makes a file, so a process that does not relay leaves none.
     pub(crate) fn owner(&self, owner: &str) -> String {
-        let presence = self.database.presence.get_or_init(|| {
-            let opener = &self.database.shared.opener;
+        let opener = &self.database.shared.opener;
+        let mut presence = self.database.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        if opener.is_plain_file() && !presence.as_ref().is_some_and(Presence::is_shown) {
             let name = format!("{:016x}", self.options.random.next_u64());
             let micros = u64::try_from(self.options.clock.now().as_micros()).unwrap_or(0);
             let now = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
-            opener.is_plain_file().then(|| Presence::show(&opener.path, name, now)).flatten()
-        });
+            *presence = Presence::show(&opener.path, name, now);
+        }
         presence.as_ref().map_or_else(|| owner.into(), |presence| presence.owner(owner))
     }
 

@@ -72,17 +72,22 @@ mod sealed {
 
 impl Enqueue for SqliteTx<'_> {
     fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+        db.check_tx(self)?;
         let columns = Columns::of(message);
-        self.execute(&db.state.sql.append, columns.params())?;
-        self.note_appended(&db.state, message);
+        // A trigger of the user's may have swallowed it.
+        if self.execute(&db.state.sql.append, columns.params())? == 1 {
+            self.note_appended(&db.state, message);
+        }
         Ok(())
     }
 
-    fn run(&mut self, _: &Sqlite, insert: &Insert) -> Result<usize> {
+    fn run(&mut self, db: &Sqlite, insert: &Insert) -> Result<usize> {
+        db.check_tx(self)?;
         self.execute(&insert.sql, params_from_iter(&insert.params))
     }
 
-    fn read_text(&mut self, _: &Sqlite, insert: &Insert) -> Result<Option<String>> {
+    fn read_text(&mut self, db: &Sqlite, insert: &Insert) -> Result<Option<String>> {
+        db.check_tx(self)?;
         self.query_optional(&insert.sql, params_from_iter(&insert.params), |row| row.get(0))
     }
 }

@@ -38,6 +38,11 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
 /// Whether the database itself is in trouble: damaged, unreadable, full or not writable. Then nobody who uses it is
 /// to blame, and nothing that was read can be trusted.
 pub(crate) fn is_trouble(error: &rusqlite::Error) -> bool {
+    // A virtual table that contradicts itself, which a single statement of a handler can bring about.
+    if matches!(error, rusqlite::Error::SqliteFailure(failure, _) if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+    {
+        return false;
+    }
     matches!(
         error.sqlite_error_code(),
         Some(

@@ -37,7 +37,15 @@ impl Presence {
             let _: Result<(), _> = std::fs::remove_file(&path);
             return None;
         }
+        if !path.exists() {
+            return None; // somebody took it for one that was left behind
+        }
         Some(Self { name, path, _lock: lock })
+    }
+
+    /// Whether the sign is still there; somebody may have tidied up.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.path.exists()
     }
 
     /// The owner's name, from which others can tell whether this process lives.

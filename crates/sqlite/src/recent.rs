@@ -17,6 +17,9 @@ const BYTES_MAX: usize = 4 << 20;
 /// A message that was appended to the log, with its place.
 pub(crate) type Appended = (i64, Arc<Message>);
 
+/// How often everything was forgotten.
+pub(crate) type Generation = u64;
+
 /// The last messages of one log.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<Kept>);
@@ -26,21 +29,31 @@ struct Kept {
     /// Consecutive places, in order.
     messages: VecDeque<Appended>,
     bytes: usize,
+    generation: Generation,
 }
 
 impl Recent {
-    /// Takes what a commit has appended, in the order of the log.
-    pub(crate) fn extend(&self, appended: impl Iterator<Item = Appended>) {
+    /// To be asked while a message is appended.
+    pub(crate) fn generation(&self) -> Generation {
+        self.lock().generation
+    }
+
+    /// Takes a message that was appended in this generation and is committed, in the order of the log.
+    ///
+    /// If everything was forgotten since, somebody else may have written behind it before this was called, and nobody
+    /// would be told again: then it is not taken.
+    pub(crate) fn push(&self, generation: Generation, (place, message): Appended) {
         let mut kept = self.lock();
-        for (place, message) in appended {
-            if kept.messages.back().is_some_and(|(last, _)| last + 1 != place) {
-                kept.clear();
-            }
-            kept.bytes += message.payload.len();
-            kept.messages.push_back((place, message));
-            while kept.messages.len() > MESSAGES_MAX || kept.bytes > BYTES_MAX {
-                kept.drop_first();
-            }
+        if kept.generation != generation {
+            return;
+        }
+        if kept.messages.back().is_some_and(|(last, _)| last + 1 != place) {
+            kept.empty();
+        }
+        kept.bytes += message.payload.len();
+        kept.messages.push_back((place, message));
+        while kept.messages.len() > MESSAGES_MAX || kept.bytes > BYTES_MAX {
+            kept.drop_first();
         }
     }
 
@@ -57,7 +70,9 @@ impl Recent {
 
     /// Forgets everything: after a reopening the database alone says what is there.
     pub(crate) fn clear(&self) {
-        self.lock().clear();
+        let mut kept = self.lock();
+        kept.empty();
+        kept.generation += 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -66,7 +81,7 @@ impl Recent {
 }
 
 impl Kept {
-    fn clear(&mut self) {
+    fn empty(&mut self) {
         self.messages.clear();
         self.bytes = 0;
     }
@@ -112,25 +127,30 @@ mod tests {
     fn only_what_is_complete_is_given() {
         let recent = Recent::default();
         assert!(recent.after(0, 0, 9).is_none());
-        recent.extend((5..=8).map(|place| appended(place, 1)));
+        let push = |place| recent.push(recent.generation(), appended(place, 1));
+        (5..=8).for_each(push);
         assert_eq!(places(recent.after(4, 8, 9)), Some(vec![5, 6, 7, 8]));
         assert_eq!(places(recent.after(6, 8, 1)), Some(vec![7]));
         assert!(recent.after(3, 8, 9).is_none(), "4 is not here");
         assert!(recent.after(4, 9, 9).is_none(), "somebody else has written 9");
         assert!(recent.after(8, 8, 9).is_none(), "there is nothing");
-        recent.extend([appended(11, 1)].into_iter());
+        push(11);
         assert_eq!(places(recent.after(10, 11, 9)), Some(vec![11]));
         assert!(recent.after(7, 11, 9).is_none(), "9 and 10 are somebody else's");
+        let before = recent.generation();
         recent.clear();
         assert!(recent.after(10, 11, 9).is_none());
+        recent.push(before, appended(12, 1));
+        assert!(recent.after(11, 12, 9).is_none(), "13 may have been written and told of already");
     }
 
     #[test]
     fn it_is_bounded_in_messages_and_bytes() {
         let recent = Recent::default();
-        recent.extend((1..=5000).map(|place| appended(place, 1)));
+        let push = |place, bytes| recent.push(recent.generation(), appended(place, bytes));
+        (1..=5000).for_each(|place| push(place, 1));
         assert_eq!(recent.lock().messages.len(), MESSAGES_MAX);
-        recent.extend((5001..=5010).map(|place| appended(place, 1 << 20)));
+        (5001..=5010).for_each(|place| push(place, 1 << 20));
         let kept = recent.lock();
         assert!(kept.bytes <= BYTES_MAX && kept.messages.len() == 4);
         assert_eq!(kept.bytes, kept.messages.iter().map(|(_, message)| message.payload.len()).sum::<usize>());

@@ -31,6 +31,10 @@ pub(crate) struct Shared {
     bell: Option<File>,
 }
 
+/// Tells open files apart, as long as they are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId(usize);
+
 /// Shared state of one pair of boxes (one table prefix) in a file.
 pub(crate) struct BoxState {
     pub(crate) prefix: Prefix,
@@ -99,6 +103,11 @@ impl Shared {
         }
     }
 
+    /// Its address: nobody else has it as long as this lives.
+    pub(crate) fn id(&self) -> FileId {
+        FileId(std::ptr::from_ref(self).addr())
+    }
+
     /// Remembers which file this is and opens its doorbell. Called once the file exists.
     pub(crate) fn remember_file(&mut self) {
         if self.opener.is_plain_file() {
@@ -125,11 +134,14 @@ impl Shared {
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         // What was believed to be durable has to be made so again.
-        for state in self.boxes().iter() {
-            state.synced.store(0, Ordering::Release);
-            state.recent.clear();
-        }
+        self.boxes().iter().for_each(|state| state.synced.store(0, Ordering::Release));
+        self.forget_recent();
         self.wake_all();
+    }
+
+    /// What is in memory may not be in the database.
+    pub(crate) fn forget_recent(&self) {
+        self.boxes().iter().for_each(|state| state.recent.clear());
     }
 
     /// How many commits our own writer has made.

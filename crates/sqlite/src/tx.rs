@@ -10,9 +10,23 @@ use twobox_core::{Error, ErrorKind, Message, Result};
 
 use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
-use crate::recent::Appended;
-use crate::shared::BoxState;
+use crate::recent::{Appended, Generation};
+use crate::shared::{BoxState, FileId};
 use crate::sql::Sql;
+
+/// A message that was appended to a log of this file.
+pub(crate) struct InLog {
+    log: Arc<BoxState>,
+    generation: Generation,
+    appended: Appended,
+}
+
+impl InLog {
+    /// It is committed: relays may have it.
+    pub(crate) fn publish(self) {
+        self.log.recent.push(self.generation, self.appended);
+    }
+}
 
 /// A transaction on the writer. It commits when the closure it was given to returns `Ok`, together with its
 /// neighbours, and rolls back otherwise.
@@ -23,11 +37,13 @@ pub struct SqliteTx<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) sql: &'c Sql,
     guard: &'c Guard,
+    /// Which open file this is a transaction on.
+    pub(crate) file: FileId,
     failed: Cell<bool>,
     /// What a statement has found if the database itself is in trouble, whoever ran the statement.
     trouble: RefCell<Option<Error>>,
     /// What was appended to logs and has not been undone.
-    appended: RefCell<Vec<(Arc<BoxState>, Appended)>>,
+    appended: RefCell<Vec<InLog>>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
@@ -60,11 +76,18 @@ impl<'r> Row<'r> {
 }
 
 impl<'c> SqliteTx<'c> {
-    pub(crate) fn new(connection: &'c Connection, sql: &'c Sql, guard: &'c Guard, lean: bool) -> Self {
+    pub(crate) fn new(
+        connection: &'c Connection,
+        sql: &'c Sql,
+        guard: &'c Guard,
+        file: FileId,
+        lean: bool,
+    ) -> Self {
         Self {
             connection,
             sql,
             guard,
+            file,
             failed: Cell::new(false),
             trouble: RefCell::new(None),
             appended: RefCell::default(),
@@ -194,11 +217,12 @@ impl<'c> SqliteTx<'c> {
     /// Notes that a message was appended by the last statement.
     pub(crate) fn note_appended(&self, log: &Arc<BoxState>, message: &Message) {
         let appended = (self.connection.last_insert_rowid(), Arc::new(message.clone()));
-        self.appended.borrow_mut().push((Arc::clone(log), appended));
+        let generation = log.recent.generation();
+        self.appended.borrow_mut().push(InLog { log: Arc::clone(log), generation, appended });
     }
 
     /// What was appended to logs and has not been undone.
-    pub(crate) fn take_appended(&self) -> Vec<(Arc<BoxState>, Appended)> {
+    pub(crate) fn take_appended(&self) -> Vec<InLog> {
         self.appended.take()
     }
 

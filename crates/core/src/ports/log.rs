@@ -82,7 +82,11 @@ pub trait LogStore: LaneStore {
 
     /// Completes once everything up to `position` would survive a power cut. Cheap when it already would:
     /// what is visible need not be durable, and must not be sent before it is (W6).
-    fn make_durable(&self, position: &Self::Position) -> impl Future<Output = Result<()>> + Send;
+    ///
+    /// # Errors
+    /// [`LeaseLost`](crate::ErrorKind::LeaseLost) if the store was reopened since the lease of this `epoch` was
+    /// taken: what was read before may not be there any more.
+    fn make_durable(&self, epoch: u64, position: &Self::Position) -> impl Future<Output = Result<()>> + Send;
 
     /// Shows the messages between the lane's cursor and `upto` as *Sending*. Informative; may be lost.
     ///

@@ -29,6 +29,9 @@ pub const RESPONSES_BYTES_MAX: usize = 256 << 10;
 /// in base64.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
+/// When to ask again about an outcome that is not known here.
+const UNKNOWN_AFTER: Duration = Duration::from_secs(60);
+
 const MESSAGE_ID: &str = "messageId";
 const OUTCOME: &str = "outcome";
 
@@ -227,8 +230,9 @@ impl Item<'_> {
         let after = || self.retry_after_ms.map(Duration::from_millis);
         let error = || shorten(self.error.as_deref().unwrap_or("the receiver gave no reason"));
         Ok(match &*self.outcome {
-            "done" => Answer::Done(self.response()?),
-            "duplicate" => Answer::Duplicate(self.response()?),
+            // What cannot be read of a response is left out: it is done all the same.
+            "done" => Answer::Done(self.response().unwrap_or(None)),
+            "duplicate" => Answer::Duplicate(self.response().unwrap_or(None)),
             "in_progress" => Answer::InProgress { after: after().unwrap_or_default() },
             "held" => Answer::Held,
             "not_reached" => Answer::NotReached,
@@ -238,7 +242,8 @@ impl Item<'_> {
             "conflict" => Answer::Conflict,
             "too_old" => Answer::TooOld,
             "unknown_endpoint" => Answer::UnknownEndpoint,
-            _ => return Err(Error::invalid("the answer has an outcome that is not known here")),
+            // A newer receiver may know more outcomes; nobody is charged for that.
+            _ => Answer::InProgress { after: UNKNOWN_AFTER },
         })
     }
 

@@ -98,10 +98,7 @@ fn s11_what_is_no_answer_to_these_messages_is_refused() {
         "null",
         &honest[..20],
         r#"{"messageId":"n","outcome":"done"}"#,
-        r#"{"messageId":"m","outcome":"fine"}"#,
         r#"{"messageId":"m","outcome":"done","outcome":"retry"}"#,
-        r#"{"messageId":"m","outcome":"done","payload":"%","encoding":"base64"}"#,
-        r#"{"messageId":"m","outcome":"done","payload":1,"encoding":"gzip"}"#,
         r#"{"messageId":"m","outcome":"in_progress","retryAfterMs":-1}"#,
         r#"{"messageId":"m","outcome":"done"} trailing"#,
         &deep,
@@ -112,6 +109,23 @@ fn s11_what_is_no_answer_to_these_messages_is_refused() {
     for text in [r#"{"answers":[]}"#, r#"{"answers":[{"messageId":"n","outcome":"done"}]}"#, honest] {
         assert!(parse_answers(text.as_bytes(), [m.clone()].iter()).is_err(), "{text}");
     }
+}
+
+#[test]
+fn what_cannot_be_read_of_an_authentic_answer_charges_nobody() {
+    let parse = |text: &str| parse_answer(text.as_bytes(), &id("m")).unwrap();
+    for response in [
+        r#""payload":"%","encoding":"base64""#,
+        r#""payload":1,"encoding":"gzip""#,
+        r#""payload":1,"contentType":"\u0000""#,
+    ] {
+        assert_eq!(
+            parse(&format!(r#"{{"messageId":"m","outcome":"done",{response}}}"#)),
+            Answer::Done(None),
+            "{response}"
+        );
+    }
+    assert!(matches!(parse(r#"{"messageId":"m","outcome":"fine"}"#), Answer::InProgress { .. }));
 }
 
 #[test]

@@ -94,11 +94,13 @@ impl Breaker {
         random: &dyn Random,
     ) -> Outage {
         // Requests that were on their way together fail together: that is one failure, not three.
-        if let Self::Open { probe_at, .. } = *self {
+        let wish = wish.unwrap_or_default().min(WISH_MAX);
+        if let Self::Open { probe_at, .. } = self {
+            *probe_at = (*probe_at).max(now.saturating_add(wish));
             return Outage { error, next_probe: probe_at.saturating_sub(now) };
         }
         let failures = self.failures();
-        let next_probe = policy.delay(failures, random).max(wish.unwrap_or_default().min(WISH_MAX));
+        let next_probe = policy.delay(failures, random).max(wish);
         *self = Self::Open { probe_at: now.saturating_add(next_probe), failures: failures.saturating_add(1) };
         Outage { error, next_probe }
     }
@@ -142,7 +144,7 @@ mod tests {
             let (wish, now) = (Some(Duration::from_secs(wish)), Duration::from_millis(now));
             breaker.failed("cut".into(), wish, now, &policy, &Zero).next_probe.as_millis()
         };
-        assert_eq!([next(0, 0), next(0, 10), next(9, 20)], [100, 90, 80]);
+        assert_eq!([next(0, 0), next(0, 10), next(9, 20)], [100, 90, 9_000]);
         for (wish, expected) in [(2, 2_000), (1_000_000, 300_000)] {
             let mut breaker = Breaker::CLOSED;
             let wish = Some(Duration::from_secs(wish));

@@ -25,7 +25,7 @@ pub(super) enum Event<P> {
     /// New destinations were looked for; there may be more.
     Discovered(Result<Discovered, Error>),
     /// A part of the log was read.
-    Read(Target<P>, Result<LogChunk<P>, Error>),
+    Read { epoch: u64, target: Target<P>, result: Result<LogChunk<P>, Error> },
     /// Waiting rows were looked at.
     Looked(Of, Result<Due<P>, Error>),
     /// A request came back; the outer error is the store's, before anything was sent.
@@ -55,7 +55,8 @@ impl<S: OutboxStore> Run<S> {
                     self.take_at = self.relay.timer.monotonic(); // it has a route at once
                 }
             }
-            Event::Read(target, result) => {
+            Event::Read { epoch, .. } if epoch != self.reader.epoch => {} // read before the store was reopened
+            Event::Read { target, result, .. } => {
                 self.reader.reading = false;
                 match result {
                     Ok(chunk) => {
@@ -118,6 +119,9 @@ impl<S: OutboxStore> Run<S> {
         self.taking = false;
         let Some(leases) = self.logged(result, "take lanes") else { return };
         let valid_until = asked.saturating_add(self.relay.options.timing.lease);
+        if let Some(lease) = leases.first() {
+            self.reader.reopened(lease.epoch);
+        }
         let held: std::collections::BTreeSet<LaneId> = leases.iter().map(|lease| lease.lane).collect();
         self.lanes.retain(|lane, _| held.contains(lane));
         for lease in leases {

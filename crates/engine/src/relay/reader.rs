@@ -28,6 +28,8 @@ pub(super) enum Target<P> {
 /// Where reading stands.
 #[derive(Debug)]
 pub(super) struct Reader<P> {
+    /// Tells what was asked for from what was asked for before the store was reopened.
+    pub(super) epoch: u64,
     tail: Option<P>,
     /// Whether there may be something behind the tail.
     pub(super) grown: bool,
@@ -40,7 +42,15 @@ pub(super) struct Reader<P> {
 
 impl<P: Clone + Ord> Reader<P> {
     pub(super) fn new() -> Self {
-        Self { tail: None, grown: true, reading: false, tail_last: false, behind_last: None }
+        Self { epoch: 0, tail: None, grown: true, reading: false, tail_last: false, behind_last: None }
+    }
+
+    /// The store was reopened: places it gave before may not be there any more, and may be given again. Everything is
+    /// read anew from the cursors.
+    pub(super) fn reopened(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            *self = Self { epoch, ..Self::new() };
+        }
     }
 
     /// A lane was taken: it catches up from its cursor, unless that is where the others are. The tail itself

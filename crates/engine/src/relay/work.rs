@@ -103,8 +103,9 @@ impl<S: OutboxStore> Run<S> {
 
     fn read(&mut self) {
         if let Some((target, read)) = self.reader.next(&self.lanes, &self.relay.options) {
-            let store = self.relay.store.clone();
-            self.tasks.spawn(async move { Event::Read(target, store.read_log(read).await) });
+            let (store, epoch) = (self.relay.store.clone(), self.reader.epoch);
+            self.tasks
+                .spawn(async move { Event::Read { epoch, target, result: store.read_log(read).await } });
         }
     }
 
@@ -174,8 +175,8 @@ impl<S: OutboxStore> Run<S> {
         let Some(lane) = self.lanes.get(&id) else { return };
         let (of, lease) = (of(lane), lane.lease.clone());
         let Some(transport) = self.relay.transport(&lease.link.destination) else { return };
-        let (store, timer, link) =
-            (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link));
+        let (store, timer, link, epoch) =
+            (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link), lease.epoch);
         let timeout = self.relay.options.timing.request_timeout;
         // A settlement that is about to be written shows what is being sent as well.
         if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
@@ -186,7 +187,7 @@ impl<S: OutboxStore> Run<S> {
             let Request { batch, upto, messages, .. } = request;
             let sent = async {
                 if let Some(upto) = upto {
-                    store.make_durable(&upto).await?;
+                    store.make_durable(epoch, &upto).await?;
                 }
                 crash_point!("relay.before-send");
                 let delivered = deliver(&transport, &link, messages, &*timer, timeout).await;

@@ -257,14 +257,6 @@ async fn s11_an_answer_to_other_messages_never_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s11_an_outcome_that_nobody_knows_never_counts() {
-    signed_never_counts("cannot be read", |ids| {
-        String::from_utf8(done(ids)).unwrap().replace("\"done\"", "\"fine\"").into_bytes()
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn s11_redirects_are_not_followed() {
     let billing = Billing::signed().await;
     for content_type in [WEB, OURS] {

@@ -20,6 +20,8 @@ pub(super) struct Audit {
     pub(super) doubled: u64,
     /// Invoices without an order.
     pub(super) phantoms: u64,
+    /// Invoices over another amount than the order's.
+    pub(super) wrong: u64,
 }
 
 /// How far the two have come, without counting everything.
@@ -67,6 +69,10 @@ impl Auditor {
                                    WHERE w.message_id = 'order-' || o.id AND w.state IN ('Failed', 'Expired'))",
             )?,
             doubled: self.number("SELECT count(*) - count(DISTINCT order_id) FROM billing.invoices")?,
+            wrong: self.number(
+                "SELECT count(*) FROM billing.invoices AS i JOIN main.orders AS o ON o.id = i.order_id
+                 WHERE o.cents <> i.cents",
+            )?,
             phantoms: self.number(
                 "SELECT count(*) FROM billing.invoices AS i
                  WHERE NOT EXISTS (SELECT 1 FROM main.orders AS o WHERE o.id = i.order_id)",

@@ -17,6 +17,7 @@ pub(super) struct Outcome {
     pub(super) wanted: u64,
     pub(super) duplicates: u64,
     pub(super) kills: u32,
+    pub(super) kills_wanted: u32,
     pub(super) kills_in_flight: u32,
     pub(super) cuts: u64,
     pub(super) answers_lost: u64,
@@ -27,12 +28,10 @@ impl Outcome {
     /// Whether everything happened, and once.
     pub(super) fn is_whole(&self) -> bool {
         let audit = &self.audit;
-        audit.lost == 0
-            && audit.doubled == 0
-            && audit.phantoms == 0
-            && audit.orders == self.wanted
-            && audit.enqueued == audit.orders
-            && audit.delivered + audit.dead == audit.enqueued
+        // Nothing here gives a message a reason to die.
+        let nothing = [audit.lost, audit.doubled, audit.phantoms, audit.wrong, audit.dead];
+        let everything = [audit.orders, audit.enqueued, audit.delivered, audit.invoices];
+        nothing == [0; 5] && everything == [self.wanted; 4] && self.kills == self.kills_wanted
     }
 
     fn rate(&self) -> f64 {
@@ -60,6 +59,7 @@ pub(super) fn json(outcome: &Outcome, kept: Option<&Path>) -> Value {
         "lost": audit.lost,
         "doubled": audit.doubled,
         "phantoms": audit.phantoms,
+        "wrong": audit.wrong,
         "seconds": outcome.took.as_secs_f64(),
         "messages_per_second": outcome.rate(),
         "whole": outcome.is_whole(),
@@ -158,6 +158,7 @@ mod tests {
             wanted: 1_234,
             duplicates: 0,
             kills: 2,
+            kills_wanted: 2,
             kills_in_flight: 1,
             cuts: 0,
             answers_lost: 0,
@@ -168,9 +169,11 @@ mod tests {
     #[test]
     fn anything_lost_doubled_or_missing_fails_the_demonstration() {
         assert!(outcome(|_| {}).is_whole());
-        assert!(outcome(|audit| (audit.delivered, audit.dead) = (1_233, 1)).is_whole());
         for change in [
             |audit: &mut Audit| audit.lost = 1,
+            |audit: &mut Audit| audit.wrong = 1,
+            |audit: &mut Audit| (audit.delivered, audit.dead) = (1_233, 1),
+            |audit: &mut Audit| audit.invoices = 1_233,
             |audit: &mut Audit| audit.doubled = 1,
             |audit: &mut Audit| audit.phantoms = 1,
             |audit: &mut Audit| audit.orders = 1_233,
@@ -179,6 +182,7 @@ mod tests {
         ] {
             assert!(!outcome(change).is_whole());
         }
+        assert!(!Outcome { kills: 1, ..outcome(|_| {}) }.is_whole(), "what was not killed proves nothing");
     }
 
     #[test]

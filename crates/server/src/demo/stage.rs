@@ -90,6 +90,7 @@ impl Stage {
             wanted: self.messages,
             duplicates: File::open(&self.duplicates).map_or(0, |file| read_count(&file)),
             kills: self.kills_done,
+            kills_wanted: self.kills,
             kills_in_flight: self.kills_in_flight,
             cuts,
             answers_lost,

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use twobox_core::config::CLOCK_SKEW_MAX;
 use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStatus};
+use twobox_core::wire::check_content_type;
 use twobox_core::{
     Error, ErrorKind, HandlerResult, Payload, Refusal, Response, Result, Timestamp, crash_point,
 };
@@ -87,6 +88,8 @@ fn attempt(
             options.response_bytes_max
         )));
     }
+    check_content_type(&response.content_type)
+        .map_err(|error| Undo::Reject(format!("the handler's response cannot be sent: {error}")))?;
     store_response(delivery, tx, (peer, row), now, &response)?;
     Ok(Answer::Done(Some(response)))
 }

@@ -8,7 +8,7 @@ use twobox_core::lifecycle::{Next, State, Step};
 use twobox_core::ports::{
     LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
 };
-use twobox_core::{Message, Result, Timestamp, crash_point};
+use twobox_core::{Error, ErrorKind, Message, Result, Timestamp, crash_point};
 
 use super::keys::{TouchedKeys, holds};
 use super::lanes::ILLEGIBLE;
@@ -40,11 +40,15 @@ impl LogStore for Sqlite {
         .await
     }
 
-    async fn make_durable(&self, position: &i64) -> Result<()> {
-        if *position <= self.state.synced() {
+    async fn make_durable(&self, epoch: u64, position: &i64) -> Result<()> {
+        if *position > self.state.synced() {
+            self.barrier().await?;
+        }
+        // Asked last: the barrier itself may have found out that what was read is gone.
+        if epoch == self.epoch() {
             return Ok(());
         }
-        self.barrier().await
+        Err(Error::new(ErrorKind::LeaseLost, "the database was reopened since this part of the log was read"))
     }
 
     async fn mark_sending(&self, lease: &LaneLease<i64>, upto: &i64) -> Result<()> {
@@ -66,16 +70,17 @@ impl Sqlite {
     /// committed meanwhile is found by the next read.
     fn recent_chunk(&self, read: &ReadLog<i64>, now: Timestamp) -> Option<LogChunk<i64>> {
         let end = self.state.end();
-        if read.until.is_some() {
-            return None; // a lane that catches up
+        let illegible = |lease: &LaneLease<i64>| lease.link.destination.as_str().contains(ILLEGIBLE);
+        if read.until.is_some() || read.lanes.iter().any(illegible) {
+            return None; // a lane that catches up, or one whose name is not what stands in the log
         }
         let recent = self.state.recent.after(read.after, end, read.scan_max)?;
-        let lane = |message: &Message| {
-            let wanted = |lease: &&LaneLease<i64>| {
-                lease.link.destination == message.destination && lease.link.source == message.source
-            };
-            read.lanes.iter().find(wanted).map(|lease| lease.lane)
-        };
+        let lanes: HashMap<_, _> = read
+            .lanes
+            .iter()
+            .map(|lease| ((&lease.link.source, &lease.link.destination), lease.lane))
+            .collect();
+        let lane = |message: &Message| lanes.get(&(&message.source, &message.destination)).copied();
         let more = recent.last().is_some_and(|(last, _)| *last < end);
         let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more, now };
         let mut bytes = 0;

@@ -13,9 +13,8 @@ use crate::connection::set_synchronous;
 use crate::error::wrap;
 use crate::guard::{Guard, Inside};
 use crate::options::Durability;
-use crate::recent::Appended;
-use crate::shared::{BoxState, Shared};
-use crate::tx::SqliteTx;
+use crate::shared::Shared;
+use crate::tx::{InLog, SqliteTx};
 
 /// Lazy work is synced within this time (W4).
 const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
@@ -186,7 +185,7 @@ impl Core {
 
     fn run_group(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran, lean: bool) -> Result<(), Failure> {
         let mode = self.mode(jobs.iter().map(|queued| queued.job.class()));
-        let options = &self.shared.options;
+        let (options, file) = (&self.shared.options, self.shared.id());
         let open = self.open.as_mut().expect("ready() has opened it");
         open.set_mode(mode).map_err(Failure::Refused)?;
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction")).map_err(Failure::Refused)?;
@@ -198,7 +197,7 @@ impl Core {
         };
         let (mut wrote, mut appended) = (false, Vec::new());
         while let Some(mut queued) = jobs.pop_front() {
-            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, lean);
+            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, file, lean);
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let (spoilt, trouble) = (tx.check(), tx.trouble());
@@ -228,7 +227,7 @@ impl Core {
         &mut self,
         mode: Durability,
         wrote: bool,
-        appended: Vec<(Arc<BoxState>, Appended)>,
+        appended: Vec<InLog>,
         classes: impl Iterator<Item = Class>,
     ) -> Result<(), Failure> {
         let must_sync = mode == Durability::Full && !wrote;
@@ -262,9 +261,7 @@ impl Core {
             self.stopped = Some(error.to_string());
             Failure::Refused(error)
         })?;
-        for (log, message) in appended {
-            log.recent.extend(std::iter::once(message));
-        }
+        appended.into_iter().for_each(InLog::publish);
         self.shared.publish(&ends, mode == Durability::Full);
         Ok(())
     }
@@ -325,13 +322,13 @@ impl Core {
 
     fn run_item(&mut self, queued: &mut Queued) -> Result<Progress> {
         let mode = self.mode(std::iter::once(queued.job.class()));
-        let clock = Arc::clone(&self.shared.options.clock);
+        let (clock, file) = (Arc::clone(&self.shared.options.clock), self.shared.id());
         let open = self.open.as_mut().expect("ready() has opened it");
         open.set_mode(mode)?;
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction"))?;
         let inside = Inside::enter();
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
-        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, false);
+        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, file, false);
         let progress = queued.job.run(&mut tx, &budget);
         let (wrote, appended) = (tx.wrote(), tx.take_appended());
         if let Some(trouble) = tx.trouble() {

@@ -28,6 +28,7 @@ impl Core {
     /// Throws the connection away: the kernel may have dropped pages and will claim success next time.
     pub(super) fn doubt(&mut self, error: &Error) {
         tracing::error!(error = %error.chain(), "a commit failed; reopening the database before anything is acknowledged");
+        self.shared.forget_recent();
         if let Some(open) = self.open.take() {
             close_without_checkpoint(open.connection);
         }

@@ -97,7 +97,7 @@ impl LogStore for Stumbling {
     pass_on! {
         changed(seen: u64) -> u64;
         [Read] read_log(read: ReadLog<i64>) -> Result<LogChunk<i64>>;
-        make_durable(position: &i64) -> Result<()>;
+        make_durable(epoch: u64, position: &i64) -> Result<()>;
         mark_sending(lease: &Lease, upto: &i64) -> Result<()>;
     }
     async fn settle_log(&self, lease: &Lease, settlement: Settlement<i64>) -> Result<Settled> {

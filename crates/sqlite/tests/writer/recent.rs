@@ -95,3 +95,29 @@ async fn l7_what_others_write_in_between_is_not_passed_over() {
     })
     .await;
 }
+
+/// A message in another file than its order would exist without it, or the other way round.
+#[tokio::test]
+async fn s1_a_message_cannot_be_enqueued_in_another_files_transaction() {
+    let (here, there) = (Place::new(), Place::new());
+    let (db, other) = (here.open().await, there.open().await);
+    append(&other, "theirs").await;
+    let (message, log) = (stamp(&other).message(&new("stray")).unwrap(), other.clone());
+    let refused = db.transaction::<_, Error, _>(move |tx| log.append(tx, &message)).await.unwrap_err();
+    assert_eq!(refused.kind(), twobox_core::ErrorKind::Invalid, "{refused}");
+    assert!(read(&db).await.is_empty());
+    assert_eq!(ids(&read(&other).await), ["theirs"]);
+}
+
+/// Both ways to the file are ways to the same file: a relay behind one does not take the other's for dead.
+#[tokio::test]
+async fn s5_a_live_owner_behind_a_link_keeps_its_lanes() {
+    let place = Place::new();
+    let db = place.open().await;
+    append(&db, "m").await;
+    assert_eq!(ids(&read(&db).await), ["m"], "and holds the lane now");
+    let link = place.file("link.db");
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    let linked = Sqlite::open(&link).await.unwrap();
+    assert_eq!(linked.path(), db.path());
+}

@@ -23,7 +23,7 @@ async fn gp_1_a_database_without_tables_says_how_to_get_them() {
     let db = Sqlite::open(place.path()).await.unwrap();
     names_migrate(&append(&db, "m").await.unwrap_err());
     names_migrate(&db.message_status(&MessageId::new("m").unwrap()).await.unwrap_err());
-    names_migrate(&db.make_durable(&1).await.unwrap_err());
+    names_migrate(&db.make_durable(1, &1).await.unwrap_err());
     db.transaction::<_, Error, _>(|tx| tx.execute("CREATE TABLE mine (id)", [])).await.unwrap();
     db.migrate().await.unwrap();
     append(&db, "m").await.unwrap();

@@ -29,7 +29,7 @@ async fn s14_a_lock_held_too_long_gives_busy_and_loses_nothing() {
         say(tx, "refused")
     });
     assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(db.make_durable(&1).await.unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.make_durable(1, &1).await.unwrap_err().kind(), ErrorKind::Busy);
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     foreign.execute_batch("COMMIT").unwrap();
     word(&db, "after").await.unwrap();
@@ -195,7 +195,7 @@ async fn is_stopped(db: &Sqlite) {
     let inside = db.clone();
     let enqueue = db.transaction::<_, Error, _>(move |tx| inside.append(tx, &message(&inside, "m")));
     assert_eq!(enqueue.await.unwrap_err().kind(), ErrorKind::Stopped);
-    assert_eq!(db.make_durable(&i64::MAX).await.unwrap_err().kind(), ErrorKind::Stopped);
+    assert_eq!(db.make_durable(1, &i64::MAX).await.unwrap_err().kind(), ErrorKind::Stopped);
 }
 
 #[cfg(unix)]
