@@ -88,15 +88,21 @@ impl Error {
     /// The text with all causes, on one line, for a place that stores only text.
     #[must_use]
     pub fn chain(&self) -> String {
-        let mut text = self.0.text.clone();
-        let mut cause = StdError::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
+}
+
+/// The text of an error with all its causes, on one line.
+#[must_use]
+pub fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 impl fmt::Debug for Error {

@@ -72,14 +72,7 @@ pub fn shorten(text: &str) -> String {
 
 impl<E: std::error::Error> From<E> for Refusal {
     fn from(error: E) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self::retry(text)
+        Self::retry(crate::chain(&error))
     }
 }
 

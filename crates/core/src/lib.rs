@@ -34,7 +34,7 @@ pub mod time;
 pub mod wire;
 
 pub use crate::clock::{Clock, Random};
-pub use crate::error::{BoxError, Error, ErrorKind, Result};
+pub use crate::error::{BoxError, Error, ErrorKind, Result, chain};
 pub use crate::handler::{HandlerResult, OrRefuse, Refusal};
 pub use crate::message::{Headers, Message, MessageType, NewMessage, Payload, Response};
 pub use crate::name::{Consumer, CorrelationId, Destination, Endpoint, MessageId, OrderingKey, Source};

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("twobox: {}", chain(&*error));
+            eprintln!("twobox: {}", twobox_core::chain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -49,16 +49,4 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::DemoShop(arguments) => demo::shop(arguments).await.map(|()| ExitCode::SUCCESS),
         Command::DemoBilling(arguments) => demo::billing(arguments).await.map(|()| ExitCode::SUCCESS),
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -203,4 +203,18 @@ mod tests {
         let reader = opener.reader().unwrap();
         assert!(reader.execute_batch("CREATE TABLE t (x)").is_err(), "readers cannot write");
     }
+
+    /// Signs of life lie beside the file: whoever looked for them beside a link would take live owners for dead (S5).
+    #[test]
+    fn s5_a_link_leads_to_the_file_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::fs::write(real.join("shop.db"), "").unwrap();
+        let (file, linked) = (folder.path().join("link.db"), folder.path().join("linked"));
+        std::os::unix::fs::symlink(real.join("shop.db"), &file).unwrap();
+        std::os::unix::fs::symlink(&real, &linked).unwrap();
+        assert_eq!(resolve(&file).unwrap(), real.join("shop.db"));
+        assert_eq!(resolve(&linked.join("new.db")).unwrap(), real.join("new.db"), "also before it exists");
+    }
 }

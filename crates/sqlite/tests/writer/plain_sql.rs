@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use twobox_core::ports::{LaneStore, LogStore, ReadLog, TakeLanes};
+use twobox_core::ports::{LaneLease, LaneStore, LogStore, ReadLog, TakeLanes};
 use twobox_core::system::SystemClock;
 use twobox_core::{Clock, Destination, Message, MessageType, Source};
 use twobox_sqlite::Sqlite;
@@ -15,6 +15,11 @@ const PLAIN: &str =
 
 /// The messages as a relay of the shop reads them.
 pub(crate) async fn read(db: &Sqlite) -> Vec<Message> {
+    read_for(db, &take(db).await).await
+}
+
+/// The lanes of the shop.
+pub(crate) async fn take(db: &Sqlite) -> Vec<LaneLease<i64>> {
     let take = TakeLanes {
         owner: "test".into(),
         source: Source::new("shop").unwrap(),
@@ -24,8 +29,12 @@ pub(crate) async fn read(db: &Sqlite) -> Vec<Message> {
         retries_max: 5,
         route_grace: Duration::from_secs(600),
     };
-    let lanes = db.take_lanes(&take).await.unwrap();
-    let read = ReadLog { after: 0, until: None, lanes, scan_max: 100, bytes_max: 1 << 20 };
+    db.take_lanes(&take).await.unwrap()
+}
+
+/// What there is for these lanes.
+pub(crate) async fn read_for(db: &Sqlite, lanes: &[LaneLease<i64>]) -> Vec<Message> {
+    let read = ReadLog { after: 0, until: None, lanes: lanes.to_vec(), scan_max: 100, bytes_max: 1 << 20 };
     let chunk = db.read_log(read).await.unwrap();
     chunk.entries.into_iter().map(|entry| entry.message.unwrap().as_ref().clone()).collect()
 }
