@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use twobox_core::name::{CorrelationId, OrderingKey};
+use twobox_core::ports::LogStore;
 use twobox_core::{Error, Headers, Message, MessageId, MessageType, NewMessage, Source, Stamp};
 use twobox_sqlite::{Drive, Sqlite};
 
@@ -148,4 +149,18 @@ async fn s1_a_message_cannot_be_enqueued_in_another_files_transaction() {
     assert_eq!(refused.kind(), twobox_core::ErrorKind::Invalid, "{refused}");
     assert!(read(&db).await.is_empty());
     assert_eq!(ids(&read(&other).await), ["theirs"]);
+}
+
+/// What was read before the database was reopened may not be there any more: it must not be sent.
+#[tokio::test]
+async fn l1_what_was_read_in_another_epoch_is_not_made_durable() {
+    let place = Place::new();
+    let db = place.open().await;
+    append(&db, "m").await;
+    let epoch = take(&db).await[0].epoch;
+    db.make_durable(epoch, &1).await.unwrap();
+    for place in [1, i64::MAX] {
+        let refused = db.make_durable(epoch - 1, &place).await.unwrap_err();
+        assert_eq!(refused.kind(), twobox_core::ErrorKind::LeaseLost);
+    }
 }
