@@ -23,6 +23,7 @@ pub mod handler;
 pub mod id;
 pub mod lifecycle;
 pub mod message;
+pub mod mutant;
 pub mod name;
 pub mod ports;
 pub mod retry;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
-use twobox_core::{Clock, Error, ErrorKind, Random, Result};
+use twobox_core::{Clock, Error, ErrorKind, Random, Result, mutant};
 
 use crate::connection::Opener;
 use crate::guard::Inside;
@@ -326,7 +326,7 @@ impl Sqlite {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.database.shared.epoch()
+        if mutant!(LaneKeptAfterReopen) { 1 } else { self.database.shared.epoch() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The statements: one file each under `sql/`, loaded with the table prefix in its place.
 
-use twobox_core::{Error, Result};
+use twobox_core::{Error, Result, mutant};
 
 /// Marks the place of the table prefix. A comment, so that the files run as they stand with the empty one.
 const MARK: &str = "/*p*/";
@@ -49,6 +49,19 @@ fn terse(sql: &str) -> String {
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// The statement, with the bug of an armed mutant.
+fn mutated(path: &str, sql: String) -> String {
+    match path {
+        _ if mutant!(NoFence) => sql.replace("lease_token = ?2", "?2 IS NOT NULL"),
+        "sweep/trim_over.sql" if mutant!(PurgeUnfinished) => sql.replace(
+            "(w.state = 'Sent' OR w.replayed_as IS NOT NULL) AND w.finished_at <= ?1",
+            "?1 IS NOT NULL",
+        ),
+        "inbox/reclaim.sql" if mutant!(ReplayRunsDone) => sql.replace(" AND status = 'Dead'", ""),
+        _ => sql,
+    }
+}
+
 /// The migrations in their order; a database's version is how many of them it has seen.
 pub(crate) const MIGRATIONS: [(&str, &str); 1] =
     [("0001_create_boxes", include_str!("../sql/migrations/0001_create_boxes.sql"))];
@@ -63,7 +76,8 @@ macro_rules! statements {
 
         impl Sql {
             pub(crate) fn new(prefix: &Prefix) -> Self {
-                Self { $($name: prefix.apply(&terse(include_str!(concat!("../sql/", $path)))),)* }
+                let text = |path, sql| prefix.apply(&mutated(path, terse(sql)));
+                Self { $($name: text($path, include_str!(concat!("../sql/", $path))),)* }
             }
 
             /// Path and text of every statement.

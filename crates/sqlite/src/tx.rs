@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, RowIndex};
-use twobox_core::{Error, ErrorKind, Message, Result};
+use twobox_core::{Error, ErrorKind, Message, Result, mutant};
 
 use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
@@ -248,6 +248,15 @@ impl<'c> SqliteTx<'c> {
         ))
     }
 
+    /// Part of a planted bug: commits what is there, and goes on in another transaction.
+    pub(crate) fn commit_midway(&self) -> Result<()> {
+        if !self.lean {
+            return Ok(()); // inside a savepoint there is nothing to commit
+        }
+        self.note(self.guard.commit(self.connection), "commit midway")?;
+        self.note(self.guard.begin(self.connection), "begin again")
+    }
+
     /// What a statement has found, if the database itself is in trouble.
     pub(crate) fn trouble(&self) -> Option<Error> {
         self.trouble.take()
@@ -256,7 +265,7 @@ impl<'c> SqliteTx<'c> {
     /// The value of a statement, or its error, of which the transaction takes note.
     pub(crate) fn note<T>(&self, result: rusqlite::Result<T>, attempted: &str) -> Result<T> {
         result.map_err(|error| {
-            self.failed.set(true);
+            self.failed.set(!mutant!(SwallowedErrorCommits));
             let is_trouble = is_trouble(&error);
             let error = wrap(attempted)(error);
             if is_trouble {

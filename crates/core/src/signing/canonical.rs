@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::{Headers, Timestamp};
+use crate::{Headers, Timestamp, mutant};
 
 /// A canonical string in the making. Text throughout, because every signed field is text.
 pub(super) struct Canonical(String);
@@ -75,6 +75,9 @@ pub(super) fn headers_sha256(headers: &Headers) -> [u8; 32] {
 }
 
 fn netstring(text: &mut String, field: &str) {
+    if mutant!(ConcatenatedSignature) {
+        return text.push_str(field);
+    }
     let length = Digits::of(field.len() as u64);
     text.push_str(std::str::from_utf8(length.bytes()).expect("digits are text"));
     text.push(':');

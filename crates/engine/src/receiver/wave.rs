@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate};
-use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source};
+use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, mutant};
 
 use super::in_flight::Handling;
 use super::{Inner, Prepare, Route};
@@ -47,7 +47,12 @@ impl Wave {
             let waits = key
                 .as_ref()
                 .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
-            if waits || !handling.begin(message) {
+            let begun = !waits && handling.begin(message);
+            if !waits && !begun && mutant!(OkToInFlight) {
+                answers[at] = Some(Answer::Duplicate(None));
+                continue;
+            }
+            if !begun {
                 later.push(at);
                 postponed.extend(key);
                 continue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use twobox_core::lifecycle::{Event, Reason, Standing};
 use twobox_core::ports::Answer;
-use twobox_core::{Message, OrderingKey, Timestamp};
+use twobox_core::{Message, OrderingKey, Timestamp, mutant};
 
 /// When to ask again about a message that was answered in a way that makes no sense.
 const HELD_WITHOUT_KEY: Duration = Duration::from_secs(1);
@@ -56,8 +56,10 @@ impl Fate {
                 Self::Known(Event::Postponed { after }, Some("dated ahead of the receiver's clock".into()))
             }
             Answer::Held => Self::Known(Event::Held, None),
+            Answer::NotReached if mutant!(NotReachedIsSent) => Self::Known(Event::Succeeded, None),
             Answer::NotReached => return None,
             Answer::Retry { after, error } => Self::Known(Event::Failed { after }, Some(error)),
+            Answer::Rejected { .. } if mutant!(RejectedIsSent) => Self::Known(Event::Succeeded, None),
             Answer::Rejected { error } => Self::dead(Reason::Rejected, error),
             Answer::Conflict => {
                 Self::dead(Reason::Conflict, "the receiver knows another message under this id")
@@ -200,6 +202,9 @@ impl<P> Batch<P> {
 
     /// Holds messages of these keys instead of sending them.
     pub(super) fn hold(&mut self, keys: &HashSet<OrderingKey>) {
+        if mutant!(RetryOvertakesKey) {
+            return;
+        }
         for item in &mut self.items {
             if item.fate == Fate::Send && item.key().is_some_and(|key| keys.contains(key)) {
                 item.fate = Fate::Known(Event::Held, None);

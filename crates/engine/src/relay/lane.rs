@@ -7,7 +7,7 @@ use twobox_core::lifecycle::{self, Event, Reason, Standing};
 use twobox_core::ports::{
     Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
 };
-use twobox_core::{OrderingKey, Random, Timestamp};
+use twobox_core::{OrderingKey, Random, Timestamp, mutant};
 
 use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
@@ -147,7 +147,7 @@ impl<P: Clone + Ord> Lane<P> {
                 if held_lane || full || item.key().is_some_and(|key| busy.contains(key)) {
                     break;
                 }
-                if item.key().is_some_and(|key| held.contains(key)) {
+                if item.key().is_some_and(|key| held.contains(key)) && !mutant!(RetryOvertakesKey) {
                     item.fate = Fate::Known(Event::Held, None);
                 }
             }
@@ -360,7 +360,7 @@ impl<P: Clone + Ord> Lane<P> {
         let next = self.batch_id();
         if let Some(batch) = self.batch(id) {
             batch.state = State::Ready;
-            if error.is_ambiguous() && batch.chargeable {
+            if (error.is_ambiguous() && batch.chargeable) || mutant!(WholeBatchCharged) {
                 batch.charge_lone(&text);
                 batch.suspect = false;
                 self.breaker.heard();
@@ -424,7 +424,12 @@ impl<P: Clone + Ord> Lane<P> {
         options: &RelayOptions,
         random: &dyn Random,
     ) -> Option<Settlement<P>> {
-        let known = self.log.iter().take_while(|batch| batch.state == State::Answered).count();
+        let answered = |batch: &&Batch<P>| batch.state == State::Answered;
+        let known = if mutant!(SettleOutOfOrder) {
+            self.log.iter().rposition(|batch| answered(&batch)).map_or(0, |last| last + 1)
+        } else {
+            self.log.iter().take_while(answered).count()
+        };
         let upto = self.log.get(known.checked_sub(1)?)?.items.last()?.position.clone();
         let mut settlement = Settlement {
             upto,
@@ -432,7 +437,7 @@ impl<P: Clone + Ord> Lane<P> {
             waiting: Vec::new(),
             sending: self.sending(),
         };
-        for batch in self.log.iter().take(known) {
+        for batch in self.log.iter().take(known).filter(answered) {
             let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) else { continue };
             let sent = batch.items.iter().filter(|item| item.succeeded()).count();
             let sent = u64::try_from(sent).unwrap_or(u64::MAX);

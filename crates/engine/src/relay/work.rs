@@ -6,7 +6,7 @@ use std::time::Duration;
 use twobox_core::ports::{
     Answer, DeliveryError, LaneId, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
-use twobox_core::{Error, Message, Source, crash_point};
+use twobox_core::{Error, Message, Source, crash_point, mutant};
 
 use super::batch::{Batch, Origin, State};
 use super::event::{Event, Of};
@@ -346,11 +346,18 @@ async fn deliver(
     let count = messages.len();
     let (transport, link) = (Arc::clone(transport), Arc::clone(link));
     let mut task = AbortOnDrop(tokio::spawn(async move { transport.deliver(&link, messages).await }));
+    if mutant!(SentBeforeAnswer) {
+        return Ok(vec![Answer::Done(None); count]);
+    }
     let answers = tokio::select! {
         biased;
         joined = &mut task.0 => joined.unwrap_or_else(|_| Err(DeliveryError::ambiguous("the transport panicked"))),
         () = timer.sleep(timeout) => Err(DeliveryError::ambiguous(format!("no answer within {timeout:?}"))),
-    }?;
+    };
+    let answers = match answers {
+        Err(error) if error.is_ambiguous() && mutant!(AmbiguousIsSent) => vec![Answer::Done(None); count],
+        answers => answers?,
+    };
     if answers.len() == count {
         return Ok(answers);
     }

@@ -9,7 +9,7 @@ use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStatus};
 use twobox_core::wire::check_content_type;
 use twobox_core::{
-    Error, ErrorKind, HandlerResult, Payload, Refusal, Response, Result, Timestamp, crash_point,
+    Error, ErrorKind, HandlerResult, Payload, Refusal, Response, Result, Timestamp, crash_point, mutant,
 };
 
 use super::SqliteHandler;
@@ -73,13 +73,17 @@ fn attempt(
     peer: &Peer,
     now: Timestamp,
 ) -> std::result::Result<Answer, Undo> {
+    let early = effect_first(delivery, tx, peer)?;
     let row = match claim(delivery, tx, peer, now)? {
         Claim::Known(answer) => return Ok(answer),
         Claim::Run(row) => row,
     };
     crash_point!("inbox.claimed");
     let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
-    let response = run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?;
+    let response = match early {
+        Some(response) => response,
+        None => run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?,
+    };
     crash_point!("inbox.handled");
     if response.body.len() > options.response_bytes_max {
         return Err(Undo::Reject(format!(
@@ -92,6 +96,23 @@ fn attempt(
         .map_err(|error| Undo::Reject(format!("the handler's response cannot be sent: {error}")))?;
     store_response(delivery, tx, (peer, row), now, &response)?;
     Ok(Answer::Done(Some(response)))
+}
+
+/// The bug of a dedup row that is written last: the handler has run, and its effect is committed, before there is one.
+fn effect_first(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    peer: &Peer,
+) -> std::result::Result<Option<Response>, Undo> {
+    if !mutant!(DedupRowLast) {
+        return Ok(None);
+    }
+    let known =
+        tx.note(record(tx.connection, tx.sql, peer.id, delivery.message.id.as_str()), "read an inbox row")?;
+    let (None, Some(handler)) = (known, &delivery.handler) else { return Ok(None) };
+    let response = run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?;
+    tx.commit_midway()?;
+    Ok(Some(response))
 }
 
 /// Writes the dedup row, or finds out what is known about the message.
@@ -110,11 +131,12 @@ fn claim(
     let Some(known) = known else {
         return Err(Error::new(ErrorKind::Statement, "an inbox row vanished while it was read").into());
     };
-    if known.body_hash != delivery.body_hash {
+    if known.body_hash != delivery.body_hash && !mutant!(ConflictIsDuplicate) {
         return Ok(Claim::Known(Answer::Conflict));
     }
     let again = delivery.message.replay > known.replay && delivery.handler.is_some();
     match known.status {
+        InboxStatus::Done if again && mutant!(ReplayRunsDone) => Ok(Claim::Run(reclaim(delivery, tx, peer)?)),
         InboxStatus::Done => {
             Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
@@ -130,7 +152,7 @@ fn claim(
 
 /// Whether a message without a row may be handled, as far as its date goes (S9).
 fn check_date(available: Timestamp, peer: &Peer, now: Timestamp) -> std::result::Result<(), Undo> {
-    if available.as_micros() <= peer.watermark {
+    if available.as_micros() <= peer.watermark && !mutant!(NoWatermark) {
         // It may have been handled and forgotten.
         return Err(Undo::Answer(Answer::TooOld));
     }

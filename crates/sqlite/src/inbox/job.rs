@@ -8,7 +8,7 @@ use rusqlite::params;
 use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, KeyGate};
-use twobox_core::{Consumer, Error, Result, Source, crash_point};
+use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant};
 
 use super::SqliteHandler;
 use super::handle::Handle;
@@ -46,6 +46,13 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(id: i64, watermark: i64) -> Self {
         Self { id, watermark, newest: i64::MIN, done: 0, duplicates: 0, dead: 0, conflicts: 0, too_old: 0 }
+    }
+
+    /// The bug of a watermark that is not stored but told from the clock.
+    fn by_the_clock(self, tx: &mut SqliteTx<'_>, now: Timestamp) -> Result<Self> {
+        let window = tx.query_optional(&tx.sql.meta_get, ["dedup_window"], |row| row.get::<i64>(0))?;
+        let watermark = window.map_or(i64::MIN, |window| now.as_micros().saturating_sub(window));
+        Ok(Self { watermark, ..self })
     }
 
     /// `fresh`: the handler ran for it just now. Only then does its date count: one that was not checked could
@@ -92,7 +99,7 @@ impl ProcessJob {
         let answer = if self.gate.holds(&message) {
             Answer::Held
         } else {
-            let peer = peer(&mut self.peers, tx, delivery);
+            let peer = peer(&mut self.peers, tx, delivery, self.options.clock.now());
             let handled = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
             let (answer, fresh) = handled.unwrap_or_else(|failed| (failed, false));
             if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
@@ -134,6 +141,7 @@ fn peer(
     peers: &mut BTreeMap<(Consumer, Source), Peer>,
     tx: &mut SqliteTx<'_>,
     delivery: &Delivery<SqliteHandler>,
+    now: Timestamp,
 ) -> Result<Peer> {
     let key = (delivery.consumer.clone(), delivery.message.source.clone());
     if let Some(peer) = peers.get(&key) {
@@ -142,6 +150,11 @@ fn peer(
     let names = params![key.0.as_str(), key.1.as_str()];
     tx.execute(&tx.sql.peer_insert, names)?;
     let peer = tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer::new(row.get(0)?, row.get(1)?)))?;
+    let peer = if mutant!(WatermarkFromClock) {
+        peer.map(|peer| peer.by_the_clock(tx, now)).transpose()?
+    } else {
+        peer
+    };
     let peer = peer.ok_or_else(|| Error::new(twobox_core::ErrorKind::Statement, "a peer row vanished"))?;
     peers.insert(key, peer);
     Ok(peer)

@@ -8,7 +8,7 @@ use twobox_core::lifecycle::{Next, State, Step};
 use twobox_core::ports::{
     LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
 };
-use twobox_core::{Error, ErrorKind, Message, Result, Timestamp, crash_point};
+use twobox_core::{Error, ErrorKind, Message, Result, Timestamp, crash_point, mutant};
 
 use super::keys::{TouchedKeys, holds};
 use super::lanes::ILLEGIBLE;
@@ -41,7 +41,7 @@ impl LogStore for Sqlite {
     }
 
     async fn make_durable(&self, epoch: u64, position: &i64) -> Result<()> {
-        if *position > self.state.synced() {
+        if *position > self.state.synced() && !mutant!(SentBeforeDurable) {
             self.barrier().await?;
         }
         // Asked last: the barrier itself may have found out that what was read is gone.
@@ -61,6 +61,9 @@ impl LogStore for Sqlite {
 
     async fn settle_log(&self, lease: &LaneLease<i64>, settlement: Settlement<i64>) -> Result<Settled> {
         let (db, lease) = (self.clone(), lease.clone());
+        if mutant!(CursorWithoutWaiting) {
+            return self.settle_apart(lease, settlement).await;
+        }
         self.write(Class::Lazy, move |tx| db.settle(tx, &lease, &settlement)).await
     }
 }
@@ -196,6 +199,17 @@ impl Sqlite {
         crash_point!("settle.waiting-inserted");
         let died = u64::try_from(failed + expired).unwrap_or(0) + behind;
         Ok(Settled { died })
+    }
+
+    /// The bug of two transactions where one is needed.
+    async fn settle_apart(&self, lease: LaneLease<i64>, mut settlement: Settlement<i64>) -> Result<Settled> {
+        let (db, waiting) = (self.clone(), std::mem::take(&mut settlement.waiting));
+        let lane = lease.lane.0;
+        let settled = self.write(Class::Lazy, move |tx| db.settle(tx, &lease, &settlement)).await?;
+        let db = self.clone();
+        let moved =
+            self.write(Class::Lazy, move |tx| db.move_to_waiting(tx, lane, &waiting, db.options.clock.now()));
+        moved.await.map(|_| settled)
     }
 
     /// Moves messages to the waiting rows; returns how many others died with the head of their key.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
-use twobox_core::{Error, ErrorKind, Result, crash_point};
+use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
 
 use super::job::{Budget, Class, Progress};
 use super::queue::Queued;
@@ -219,6 +219,10 @@ impl Core {
             }
         }
         drop(inside);
+        if mutant!(AcknowledgeBeforeCommit) {
+            let rest = self.answer(std::mem::take(ran));
+            ran.extend(rest.into_iter().map(|queued| (queued, Progress::More)));
+        }
         self.commit(mode, wrote, appended, ran.iter().map(|(queued, _)| queued.job.class()))
     }
 
@@ -285,6 +289,7 @@ impl Core {
         let configured = self.shared.options.durability;
         classes.fold(Durability::ProcessCrash, |mode, class| match class {
             Class::Barrier => Durability::Full,
+            Class::Synced if mutant!(AcknowledgeBeforeSync) => mode,
             Class::Synced if configured == Durability::Full => Durability::Full,
             _ => mode,
         })

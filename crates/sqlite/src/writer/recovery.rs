@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Result, mutant};
 
 use super::core::{Core, Open};
 use crate::error::wrap;
@@ -29,6 +29,9 @@ impl Core {
     pub(super) fn doubt(&mut self, error: &Error) {
         tracing::error!(error = %error.chain(), "a commit failed; reopening the database before anything is acknowledged");
         self.shared.forget_recent();
+        if mutant!(GoOnAfterFailedSync) {
+            return;
+        }
         if let Some(open) = self.open.take() {
             close_without_checkpoint(open.connection);
         }
