@@ -1,5 +1,7 @@
 //! Signatures of answers: without one, any server that says 200 could mark a message Sent.
 
+use sha2::{Digest, Sha256};
+
 use super::canonical::Canonical;
 use super::{Key, KeyId, Mac, Refused};
 use crate::{Destination, Source, Timestamp};
@@ -16,7 +18,7 @@ pub struct SignedAnswer<'a> {
     pub destination: &'a Destination,
     /// When the request was sent, by its first message or its probe.
     pub sent: Timestamp,
-    /// SHA-256 of the request's body: an answer to one request is none to another.
+    /// [`request_sha256`] of the request: an answer to one request is none to another.
     pub request_sha256: [u8; 32],
     /// The status code of the answer.
     pub status: u16,
@@ -26,7 +28,7 @@ pub struct SignedAnswer<'a> {
 
 impl SignedAnswer<'_> {
     /// The string that is signed: `TB1-ANS`, a line feed, then as netstrings: key id, source, destination, sent
-    /// time of the request, SHA-256 of the request's body, status code, SHA-256 of the answer's body.
+    /// time of the request, SHA-256 of the request's MACs, status code, SHA-256 of the answer's body.
     ///
     /// The encoding is that of [`Signed::canonical`](super::Signed::canonical).
     #[must_use]
@@ -41,6 +43,14 @@ impl SignedAnswer<'_> {
             .hash(&self.body_sha256)
             .finish()
     }
+}
+
+/// What names a request in the signature of its answer: SHA-256 over the MACs of its messages, in their order, or over
+/// that of a probe. Each covers all that was sent for a message, so that nothing has to be hashed twice.
+#[must_use]
+pub fn request_sha256<'a>(macs: impl IntoIterator<Item = &'a Mac>) -> [u8; 32] {
+    let hash = macs.into_iter().fold(Sha256::new(), |hash, mac| hash.chain_update(mac.as_bytes()));
+    hash.finalize().into()
 }
 
 /// Signs an answer, with the key of the request.

@@ -23,7 +23,7 @@ mod probe;
 mod request;
 mod verify;
 
-pub use self::answer::{SignedAnswer, sign_answer, verify_answer};
+pub use self::answer::{SignedAnswer, request_sha256, sign_answer, verify_answer};
 pub use self::key::{Key, KeyId, SECRET_BYTES_MIN, SecretKey, SecretTooShort};
 pub use self::keyring::{Keyring, Keyrings};
 pub use self::mac::{Mac, Signature};

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use twobox_core::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
 use twobox_core::ports::Link;
 use twobox_core::signing::{
-    Key, KeyId, Mac, SecretKey, SignedAnswer, SignedProbe, sign, sign_answer, sign_probe,
+    Key, KeyId, Mac, SecretKey, SignedAnswer, SignedProbe, request_sha256, sign, sign_answer, sign_probe,
 };
 use twobox_core::wire::Draft;
 use twobox_core::{Headers, Message, Payload, Source, Timestamp};
@@ -74,7 +74,7 @@ struct Answer {
     source: String,
     destination: String,
     sent: i64,
-    request_hex: String,
+    request_macs_hex: Vec<String>,
     status: u16,
     body_hex: String,
 }
@@ -168,7 +168,13 @@ fn s11_published_vectors_of_answers() {
             source: &Source::new(&answer.source).expect("legal"),
             destination: &Destination::new(&answer.destination).expect("legal"),
             sent: Timestamp::from_micros(answer.sent),
-            request_sha256: Sha256::digest(unhex(&answer.request_hex)).into(),
+            request_sha256: request_sha256(
+                &answer
+                    .request_macs_hex
+                    .iter()
+                    .map(|mac| Mac::from_bytes(unhex(mac).try_into().expect("32 bytes")))
+                    .collect::<Vec<_>>(),
+            ),
             status: answer.status,
             body_sha256: Sha256::digest(unhex(&answer.body_hex)).into(),
         };

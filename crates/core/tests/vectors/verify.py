@@ -29,7 +29,7 @@ def probe(v):
 
 def answer(v):
     return b"TB1-ANS\n" + netstrings(
-        v["key_id"], v["source"], v["destination"], v["sent"], sha256(bytes.fromhex(v["request_hex"])), v["status"],
+        v["key_id"], v["source"], v["destination"], v["sent"], sha256(bytes.fromhex("".join(v["request_macs_hex"]))), v["status"],
         sha256(bytes.fromhex(v["body_hex"])))
 
 

@@ -9,7 +9,9 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use twobox_core::ports::{Answer, DeliveryError, Link};
-use twobox_core::signing::{Key, Mac, SignedAnswer, SignedProbe, sha256, sign, sign_probe, verify_answer};
+use twobox_core::signing::{
+    Key, Mac, SignedAnswer, SignedProbe, request_sha256, sha256, sign, sign_probe, verify_answer,
+};
 use twobox_core::wire::{self, ANSWER_BYTES_MAX, ANSWER_TYPE, Batch, Draft, Probe, Stamp, header};
 use twobox_core::{Message, Timestamp, mutant};
 
@@ -21,7 +23,7 @@ struct Sent<'a> {
     link: &'a Link,
     sent: Timestamp,
     key: Option<&'a Key>,
-    body_sha256: [u8; 32],
+    request_sha256: [u8; 32],
 }
 
 impl Http {
@@ -32,12 +34,12 @@ impl Http {
     ) -> Result<Vec<Answer>, DeliveryError> {
         let sent = self.clock.now();
         let key = self.active_key(sent)?;
-        let body = encode(link, batch, sent, key);
-        // Only a signature needs the hash.
-        let body_sha256 = key.map_or([0; 32], |_| sha256(&body));
-        let request = self.request(link, sent, batch.is_empty().then_some(key).flatten(), body)?;
+        let (body, mut macs) = encode(link, batch, sent, key);
+        let probe = batch.is_empty().then_some(key).flatten().map(|key| probe(key, link, sent));
+        macs.extend(probe.as_ref().map(|probe| probe.signature.mac));
+        let request = self.request(link, probe.as_ref(), body)?;
         let answer = self.send(request).await?;
-        let sent = Sent { link, sent, key, body_sha256 };
+        let sent = Sent { link, sent, key, request_sha256: request_sha256(&macs) };
         let (status, headers) = (answer.status(), answer.headers().clone());
         if headers.get(CONTENT_TYPE).is_none_or(|of| of != ANSWER_TYPE) {
             return Err(foreign(status));
@@ -63,8 +65,7 @@ impl Http {
     fn request(
         &self,
         link: &Link,
-        sent: Timestamp,
-        probe_key: Option<&Key>,
+        probe: Option<&Probe>,
         body: Vec<u8>,
     ) -> Result<Request<Full<Bytes>>, DeliveryError> {
         let uri = self.url.route(&link.destination, RECEIVE_BATCH).map_err(|error| {
@@ -73,9 +74,7 @@ impl Http {
         let mut head = Request::post(uri)
             .header(CONTENT_TYPE, "application/json")
             .header(header::TIMEOUT, self.limits.answer_timeout.as_millis().to_string());
-        if let Some(key) = probe_key {
-            let signature = sign_probe(key, &SignedProbe { link, sent });
-            let probe = Probe { link: link.clone(), sent, signature };
+        if let Some(probe) = probe {
             head = probe.headers().into_iter().fold(head, |head, (name, value)| head.header(name, value));
         }
         head.body(Full::from(body)).map_err(|error| {
@@ -121,7 +120,7 @@ impl Sent<'_> {
             source: &self.link.source,
             destination: &self.link.destination,
             sent: self.sent,
-            request_sha256: self.body_sha256,
+            request_sha256: self.request_sha256,
             status: status.as_u16(),
             body_sha256: sha256(body),
         };
@@ -133,14 +132,20 @@ impl Sent<'_> {
     }
 }
 
-fn encode(link: &Link, batch: &[Arc<Message>], sent: Timestamp, key: Option<&Key>) -> Vec<u8> {
-    let mut envelopes = Batch::new();
+/// A batch of envelopes, and the MACs in them.
+fn encode(link: &Link, batch: &[Arc<Message>], sent: Timestamp, key: Option<&Key>) -> (Vec<u8>, Vec<Mac>) {
+    let (mut envelopes, mut macs) = (Batch::new(), Vec::with_capacity(batch.len().max(1)));
     for message in batch {
         let draft = Draft::new(message);
         let signature = key.map(|key| sign(key, &draft.signed(sent, &link.outbox)));
         envelopes.push(&draft, &Stamp { sent, outbox: &link.outbox, signature: signature.as_ref() });
+        macs.extend(signature.map(|signature| signature.mac));
     }
-    envelopes.into_bytes()
+    (envelopes.into_bytes(), macs)
+}
+
+fn probe(key: &Key, link: &Link, sent: Timestamp) -> Probe {
+    Probe { link: link.clone(), sent, signature: sign_probe(key, &SignedProbe { link, sent }) }
 }
 
 /// Something answered that is no receiver of ours: nothing is acknowledged. Most likely it stands in front of the

@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Method, Request};
 use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::Answer;
-use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, sha256};
+use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, request_sha256};
 use twobox_core::wire::{self, Parsed, Probe, header};
 use twobox_core::{Destination, Error, Message, Source, Timestamp};
 
@@ -73,8 +73,8 @@ struct Sender<'a> {
     source: Source,
     destination: Destination,
     sent: Timestamp,
-    /// The key it was signed with.
-    key: Option<&'a Key>,
+    /// The key it was signed with, and what names the request in the answer's signature.
+    key: Option<(&'a Key, [u8; 32])>,
 }
 
 impl Service {
@@ -116,7 +116,7 @@ impl Service {
         let message = Arc::new(parsed.message);
         let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
         let answer = answers.first().unwrap_or(&Answer::NotReached);
-        Ok(sender.sign(Reply::to_one(&message, answer), body))
+        Ok(sender.sign(Reply::to_one(&message, answer)))
     }
 
     /// Where nothing is signed, a sender may leave out what only signatures need.
@@ -131,7 +131,7 @@ impl Service {
     async fn batch(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let items = wire::parse_batch(body, &self.server.limits.wire).map_err(|error| malformed(&error))?;
         if items.is_empty() {
-            return self.probe(headers, body);
+            return self.probe(headers);
         }
         // One bad envelope spoils the request: it cannot be authentic, so nothing may be said about it.
         let parsed: Vec<Parsed> =
@@ -140,20 +140,21 @@ impl Service {
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
         let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
-        Ok(sender.sign(Reply::to_batch(ids.zip(&answers)), body))
+        Ok(sender.sign(Reply::to_batch(ids.zip(&answers))))
     }
 
     /// Says that somebody is there, signed, without any effect.
-    fn probe(&self, headers: &HeaderMap, body: &Bytes) -> Result<Reply, Refusal> {
+    fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
         let reply = Reply::to_batch([]);
         let Some(keyrings) = &self.server.keyrings else { return Ok(reply) };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
         let source = probe.verify(keyrings, self.server.clock.now()).map_err(refused)?;
         let key = keyrings.key(&probe.signature.key_id);
+        let key = key.map(|key| (key, request_sha256([&probe.signature.mac])));
         let sender = Sender { source, destination: probe.link.destination, sent: probe.sent, key };
         self.check_destination(&sender.destination)?;
-        Ok(sender.sign(reply, body))
+        Ok(sender.sign(reply))
     }
 
     /// Who sent these messages: all of them the same sender, with the same key, to us.
@@ -227,18 +228,20 @@ fn authentic<'a>(
             return Err(Why::Malformed.because("the messages of a batch must be signed with the same key"));
         }
     }
+    let macs = parsed.iter().filter_map(|parsed| parsed.signature.as_ref()).map(|signature| &signature.mac);
     let key = first.signature.as_ref().and_then(|signature| keyrings.key(&signature.key_id));
+    let key = key.map(|key| (key, request_sha256(macs)));
     Ok(Sender { source, destination: first.message.destination.clone(), sent: first.sent, key })
 }
 
 impl Sender<'_> {
-    fn sign(&self, reply: Reply, request: &Bytes) -> Reply {
-        let Some(key) = self.key else { return reply };
+    fn sign(&self, reply: Reply) -> Reply {
+        let Some((key, request_sha256)) = self.key else { return reply };
         let of = SignedAnswer {
             source: &self.source,
             destination: &self.destination,
             sent: self.sent,
-            request_sha256: sha256(request),
+            request_sha256,
             status: 0,
             body_sha256: [0; 32],
         };

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use twobox_core::Timestamp;
-use twobox_core::signing::{Key, SignedAnswer, sha256, sign_answer};
+use twobox_core::signing::{Key, SignedAnswer, request_sha256, sha256, sign_answer};
 use twobox_core::wire::{ANSWER_TYPE, Limits, Probe, header, parse_batch};
 
 use crate::world::{EVER, destination, source};
@@ -38,12 +38,26 @@ impl Seen {
         parsed.into_iter().map(|parsed| parsed.unwrap().message.id).collect()
     }
 
+    fn sha256(&self) -> [u8; 32] {
+        if self.is_probe() {
+            return request_sha256([&Probe::read(|name| self.header(name)).unwrap().signature.mac]);
+        }
+        batch_sha256(&self.body)
+    }
+
     fn sent(&self) -> Timestamp {
         if self.is_probe() {
             return Probe::read(|name| self.header(name)).unwrap().sent;
         }
         parse_batch(&self.body, &Limits::default()).unwrap().remove(0).unwrap().sent
     }
+}
+
+/// What names a batch in the signature of its answer.
+pub(crate) fn batch_sha256(body: &[u8]) -> [u8; 32] {
+    let parsed = parse_batch(body, &Limits::default()).unwrap();
+    let macs: Vec<_> = parsed.into_iter().map(|parsed| parsed.unwrap().signature.unwrap().mac).collect();
+    request_sha256(&macs)
 }
 
 /// What is done about a request.
@@ -76,7 +90,7 @@ pub(crate) fn say_signed_by(name: &str, key: &Key, seen: &Seen, body: &[u8]) -> 
         source: &source("shop"),
         destination: &destination(name),
         sent: seen.sent(),
-        request_sha256: sha256(&seen.body),
+        request_sha256: seen.sha256(),
         status: 200,
         body_sha256: sha256(body),
     };

@@ -14,6 +14,7 @@ use twobox_core::signing::{Key, Mac, SignedAnswer, sha256, sign, verify_answer};
 use twobox_core::wire::{Batch, Draft, Stamp, header};
 use twobox_core::{Message, Timestamp};
 
+use crate::fake::batch_sha256;
 use crate::world::{EVER, destination, source};
 
 /// Takes one envelope.
@@ -77,13 +78,19 @@ impl Reply {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// Whether it is signed with this key as billing's answer to this request of shop's.
+    /// Whether it is signed with this key as billing's answer to this request of shop's: an envelope or a batch.
     pub(crate) fn is_signed(&self, key: &Key, sent: Timestamp, request: &[u8]) -> bool {
+        let batch = if request.starts_with(b"[") { request.to_vec() } else { [b"[", request, b"]"].concat() };
+        self.is_signed_for(key, sent, batch_sha256(&batch))
+    }
+
+    /// The same for a request that is named by this.
+    pub(crate) fn is_signed_for(&self, key: &Key, sent: Timestamp, request_sha256: [u8; 32]) -> bool {
         let answer = SignedAnswer {
             source: &source("shop"),
             destination: &destination("billing"),
             sent,
-            request_sha256: sha256(request),
+            request_sha256,
             status: self.status,
             body_sha256: sha256(&self.body),
         };
