@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,43 +62,61 @@ impl FromStr for MessageType {
 }
 
 /// A message body: opaque bytes, never re-serialised and never shown in logs (S17).
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Payload(Bytes);
+#[derive(Clone, Default)]
+pub struct Payload {
+    bytes: Bytes,
+    /// Their hash, once somebody has needed it: signature and dedup row both do.
+    sha256: OnceLock<[u8; 32]>,
+}
 
 impl Payload {
     /// Wraps bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self(bytes.into())
+        Self { bytes: bytes.into(), sha256: OnceLock::new() }
     }
 
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 
     /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
     /// SHA-256 of the bytes.
     #[must_use]
     pub fn sha256(&self) -> [u8; 32] {
-        Sha256::digest(&self.0).into()
+        *self.sha256.get_or_init(|| Sha256::digest(&self.bytes).into())
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Payload {}
+
+impl std::hash::Hash for Payload {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
     }
 }
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} bytes]", self.0.len())
+        write!(f, "[{} bytes]", self.bytes.len())
     }
 }
 

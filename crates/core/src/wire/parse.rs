@@ -97,13 +97,18 @@ pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>>
 fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
     check_version(envelope)?;
     let encoding = Encoding::from_header(envelope.header(header::ENCODING))?;
+    let payload = decode(envelope.payload, encoding, limits.payload_bytes)?;
+    let payload_sha256 = match encoding {
+        Encoding::Plain => payload.sha256(), // its text is the payload, whose hash the inbox needs as well
+        Encoding::Base64 => sha256(envelope.payload),
+    };
     let message = Message {
         id: MessageId::new(&envelope.message_id)?,
         source: Source::new(&envelope.source_service_id)?,
         destination: Destination::new(required(envelope, header::DESTINATION)?)?,
         endpoint: Endpoint::new(&envelope.endpoint)?,
         message_type: envelope.message_type.parse()?,
-        payload: decode(envelope.payload, encoding, limits.payload_bytes)?,
+        payload,
         content_type: content_type(envelope)?,
         correlation_id: envelope.correlation_id.as_ref().map(CorrelationId::new).transpose()?,
         ordering_key: envelope.header(header::ORDERING_KEY).map(OrderingKey::new).transpose()?,
@@ -118,7 +123,7 @@ fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
         sent: sent(envelope)?,
         outbox: outbox(envelope)?,
         encoding,
-        payload_sha256: sha256(envelope.payload),
+        payload_sha256,
         signature: signature(envelope)?,
     })
 }
