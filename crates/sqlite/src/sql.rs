@@ -159,6 +159,7 @@ statements! {
     settle_lane = "outbox/settle_lane.sql";
     settle_waiting = "outbox/settle_waiting.sql";
     shorten_receipt = "sweep/shorten_receipt.sql";
+    still_done = "inbox/still_done.sql";
     sweep_lanes = "sweep/lanes.sql";
     sweep_once = "sweep/once.sql";
     sweep_peers = "sweep/peers.sql";

@@ -78,6 +78,7 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.dead_by_id, "outbox_waiting_message_id (message_id=?)"),
         (&sql.inbox_get, "(peer_id=? AND message_id=?)"),
         (&sql.done, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.still_done, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.purge_bound, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.purge, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.trim_log, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),

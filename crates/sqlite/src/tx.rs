@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, Params, RowIndex};
+use rusqlite::{CachedStatement, Connection, Params, RowIndex};
 use twobox_core::{Error, ErrorKind, Message, Result, mutant};
 
 use crate::error::{is_trouble, wrap};
@@ -48,6 +48,9 @@ pub struct SqliteTx<'c> {
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
     lean: bool,
+    /// Statements of ours that run for every message, by the place of their text: finding one by its text costs
+    /// as much as a small statement.
+    kept: Vec<(*const u8, CachedStatement<'c>)>,
 }
 
 /// One row of a result.
@@ -93,6 +96,7 @@ impl<'c> SqliteTx<'c> {
             appended: RefCell::default(),
             wrote: Cell::new(false),
             lean,
+            kept: Vec::new(),
         }
     }
 
@@ -106,6 +110,34 @@ impl<'c> SqliteTx<'c> {
         let changed = self.note(result, "execute a statement")?;
         self.wrote.set(self.wrote.get() || changed > 0);
         Ok(changed)
+    }
+
+    /// Runs a statement of ours and keeps it for the next time in this transaction.
+    pub(crate) fn execute_kept(&mut self, sql: &'c str, params: impl Params) -> Result<usize> {
+        self.check()?;
+        let at = self.keep(sql)?;
+        let result = self.kept[at].1.execute(params);
+        let changed = self.note(result, "execute a statement")?;
+        self.wrote.set(self.wrote.get() || changed > 0);
+        Ok(changed)
+    }
+
+    /// Whether a query of ours, which is kept, finds anything.
+    pub(crate) fn exists_kept(&mut self, sql: &'c str, params: impl Params) -> Result<bool> {
+        self.check()?;
+        let at = self.keep(sql)?;
+        let result = self.kept[at].1.exists(params);
+        self.note(result, "run a query")
+    }
+
+    /// The place of a statement among those that are kept.
+    fn keep(&mut self, sql: &'c str) -> Result<usize> {
+        if let Some(at) = self.kept.iter().position(|(of, _)| *of == sql.as_ptr()) {
+            return Ok(at);
+        }
+        let statement = self.note(self.connection.prepare_cached(sql), "prepare a statement")?;
+        self.kept.push((sql.as_ptr(), statement));
+        Ok(self.kept.len() - 1)
     }
 
     /// The first row of a query, if there is one.

@@ -36,8 +36,12 @@ impl From<Error> for Undo {
 
 /// What the dedup row says.
 enum Claim {
-    /// It is to be handled; its row has this place.
-    Run(i64),
+    /// It is to be handled; its row has this place, and says already what it will say if the handler has nothing to
+    /// answer, or not.
+    Run {
+        row: i64,
+        says_done: bool,
+    },
     Known(Answer),
 }
 
@@ -74,9 +78,9 @@ fn attempt(
     now: Timestamp,
 ) -> std::result::Result<Answer, Undo> {
     let early = effect_first(delivery, tx, peer)?;
-    let row = match claim(delivery, tx, peer, now)? {
+    let (row, says_done) = match claim(delivery, tx, peer, now)? {
         Claim::Known(answer) => return Ok(answer),
-        Claim::Run(row) => row,
+        Claim::Run { row, says_done } => (row, says_done),
     };
     crash_point!("inbox.claimed");
     let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
@@ -94,7 +98,11 @@ fn attempt(
     }
     check_content_type(&response.content_type)
         .map_err(|error| Undo::Reject(format!("the handler's response cannot be sent: {error}")))?;
-    store_response(delivery, tx, (peer, row), now, &response)?;
+    if says_done && response == Response::empty() {
+        still_there(delivery, tx, (peer, row))?;
+    } else {
+        store_response(delivery, tx, (peer, row), now, &response)?;
+    }
     Ok(Answer::Done(Some(response)))
 }
 
@@ -122,9 +130,12 @@ fn claim(
     peer: &Peer,
     now: Timestamp,
 ) -> std::result::Result<Claim, Undo> {
-    if insert_claim(delivery, tx, peer, now)? {
+    // Written as it will stand if all goes well: nobody sees it before the commit, and if anything goes wrong it is
+    // undone. Most handlers have nothing to answer, and then the row is not touched again.
+    if insert_claim(delivery, tx, peer, now, InboxStatus::Done)? {
         let row = tx.connection.last_insert_rowid();
-        return check_date(delivery.message.available, peer, now).map(|()| Claim::Run(row));
+        let run = Claim::Run { row, says_done: true };
+        return check_date(delivery.message.available, peer, now).map(|()| run);
     }
     let id = delivery.message.id.as_str();
     let known = tx.note(record(tx.connection, tx.sql, peer.id, id), "read an inbox row")?;
@@ -136,11 +147,11 @@ fn claim(
     }
     let again = delivery.message.replay > known.replay && delivery.handler.is_some();
     match known.status {
-        InboxStatus::Done if again && mutant!(ReplayRunsDone) => Ok(Claim::Run(reclaim(delivery, tx, peer)?)),
+        InboxStatus::Done if again && mutant!(ReplayRunsDone) => Ok(run_again(reclaim(delivery, tx, peer)?)),
         InboxStatus::Done => {
             Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
-        InboxStatus::Dead if again => Ok(Claim::Run(reclaim(delivery, tx, peer)?)),
+        InboxStatus::Dead if again => Ok(run_again(reclaim(delivery, tx, peer)?)),
         InboxStatus::Dead | InboxStatus::Expired => {
             Ok(Claim::Known(Answer::Rejected { error: known.error.unwrap_or_else(|| "expired".into()) }))
         }
@@ -148,6 +159,10 @@ fn claim(
             Ok(Claim::Known(Answer::InProgress { after: IN_PROGRESS_AFTER }))
         }
     }
+}
+
+fn run_again(row: i64) -> Claim {
+    Claim::Run { row, says_done: false }
 }
 
 /// Whether a message without a row may be handled, as far as its date goes (S9).
@@ -168,19 +183,26 @@ fn insert_claim(
     tx: &mut SqliteTx<'_>,
     peer: &Peer,
     now: Timestamp,
+    status: InboxStatus,
 ) -> Result<bool> {
     let message = &delivery.message;
+    let done = status == InboxStatus::Done;
     let values = params![
         peer.id,
         message.id.as_str(),
+        status.as_str(),
         message.endpoint.as_str(),
         message.message_type.as_str(),
         delivery.body_hash,
         message.available.as_micros(),
         now.as_micros(),
-        message.replay
+        message.replay,
+        done.then(|| now.as_micros()),
+        done.then_some(twobox_core::message::JSON),
+        done.then_some(&[][..]),
     ];
-    Ok(tx.execute(&tx.sql.claim, values)? == 1)
+    let sql = tx.sql;
+    Ok(tx.execute_kept(&sql.claim, values)? == 1)
 }
 
 /// Runs the handler. A panic is a failure, never a crash of the writer (S6).
@@ -203,7 +225,18 @@ fn refused(refusal: &Refusal) -> Undo {
     Undo::Answer(Answer::Retry { after: refusal.after(), error: refusal.error().into() })
 }
 
-/// The guard: the last statement of a handled message must touch exactly one row.
+/// The guard where nothing is left to write: the row that was written first must still be there, as it was (S3).
+fn still_there(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    (peer, row): (&Peer, i64),
+) -> Result<()> {
+    let (sql, id) = (tx.sql, delivery.message.id.as_str());
+    let there = tx.exists_kept(&sql.still_done, params![row, peer.id, id])?;
+    one_row(usize::from(there))
+}
+
+/// The guard where there is a response to store: the last statement must touch exactly one row (S3).
 fn store_response(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,
@@ -213,7 +246,8 @@ fn store_response(
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
     let values = params![peer.id, id, now.as_micros(), response.content_type, response.body.as_bytes(), row];
-    one_row(tx.execute(&tx.sql.done, values)?)
+    let sql = tx.sql;
+    one_row(tx.execute_kept(&sql.done, values)?)
 }
 
 /// A rejection's effects are rolled back, but the rejection itself is kept.
@@ -225,7 +259,7 @@ fn store_rejection(
     error: &str,
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
-    if !insert_claim(delivery, tx, peer, now)? {
+    if !insert_claim(delivery, tx, peer, now, InboxStatus::Processing)? {
         reclaim(delivery, tx, peer)?;
     }
     one_row(tx.execute(&tx.sql.dead, params![peer.id, id, now.as_micros(), error])?)

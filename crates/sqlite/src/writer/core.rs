@@ -203,6 +203,7 @@ impl Core {
             let (spoilt, trouble) = (tx.check(), tx.trouble());
             wrote |= tx.wrote();
             appended.append(&mut tx.take_appended());
+            drop(tx);
             ran.push((queued, progress));
             if let Some(trouble) = trouble {
                 let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
@@ -344,6 +345,7 @@ impl Core {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Ok(queued.job.failed_alone(gone()));
         }
+        drop(tx);
         drop(inside);
         match self.commit(mode, wrote, appended, std::iter::once(queued.job.class())) {
             Ok(()) => {
