@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::e2e::Wire;
+
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -25,9 +27,9 @@ pub(crate) enum Part {
     Receiver(PathBuf),
     /// Sends to the address.
     Sender(PathBuf, SocketAddr),
-    NaiveReceiver(PathBuf),
+    NaiveReceiver(Wire, PathBuf),
     /// Sends to the address.
-    NaiveSender(PathBuf, SocketAddr),
+    NaiveSender(Wire, PathBuf, SocketAddr),
 }
 
 /// Options of `store` and `e2e`.
@@ -59,8 +61,10 @@ fn parse_part(words: &[String]) -> Option<Part> {
     match (part.as_str(), rest) {
         ("receiver", [dir]) => Some(Part::Receiver(dir.into())),
         ("sender", [dir, address]) => Some(Part::Sender(dir.into(), address.parse().ok()?)),
-        ("naive-receiver", [dir]) => Some(Part::NaiveReceiver(dir.into())),
-        ("naive-sender", [dir, address]) => Some(Part::NaiveSender(dir.into(), address.parse().ok()?)),
+        ("naive-receiver", [wire, dir]) => Some(Part::NaiveReceiver(Wire::named(wire)?, dir.into())),
+        ("naive-sender", [wire, dir, address]) => {
+            Some(Part::NaiveSender(Wire::named(wire)?, dir.into(), address.parse().ok()?))
+        }
         _ => None,
     }
 }

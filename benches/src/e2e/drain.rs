@@ -1,6 +1,6 @@
 //! A backlog: Twobox against the naive loop, in turns.
 
-use super::naive::Naive;
+use super::naive::{Naive, Wire};
 use super::pair::{Drained, Pair};
 use super::{Peaks, Plan};
 use crate::Result;
@@ -13,10 +13,12 @@ use crate::stats::median;
 pub(crate) struct Round {
     pub(crate) twobox: Slice<Drained>,
     naive: Slice<f64>,
+    /// The same on bare sockets.
+    bare: Slice<f64>,
 }
 
 pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Result<Vec<Round>> {
-    let mut naive = Naive::start(lab)?;
+    let (mut naive, mut bare) = (Naive::start(lab, Wire::Library)?, Naive::start(lab, Wire::Bare)?);
     let mut rounds = Vec::new();
     for round in 0..plan.rounds {
         eprintln!("drain: round {} of {} ...", round + 1, plan.rounds);
@@ -28,9 +30,11 @@ pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Re
             let naive = by_hand(lab, plan, &mut naive).await?;
             (by_twobox(lab, plan, peaks).await?, naive)
         };
-        rounds.push(Round { twobox, naive });
+        let bare = by_hand(lab, plan, &mut bare).await?;
+        rounds.push(Round { twobox, naive, bare });
     }
     naive.remove()?;
+    bare.remove()?;
     Ok(rounds)
 }
 
@@ -50,13 +54,15 @@ async fn by_hand(lab: &mut Lab, plan: &Plan, naive: &mut Naive) -> Result<Slice<
     Ok(slice)
 }
 
-pub(crate) fn figures(rounds: &[Round]) -> [Figure; 3] {
+pub(crate) fn figures(rounds: &[Round]) -> [Figure; 4] {
     let each = |of: &dyn Fn(&Round) -> f64| rounds.iter().map(of).collect::<Vec<f64>>();
     let twobox = thousands(median(&each(&|round| round.twobox.value.per_second)));
     let naive = thousands(median(&each(&|round| round.naive.value)));
     let against_naive = each(&|round| round.twobox.value.per_second / round.naive.value);
     let against_raw = each(&|round| round.twobox.value.per_second / round.twobox.raw);
     let naive_raw = each(&|round| round.naive.value / round.naive.raw);
+    let bare_raw = each(&|round| round.bare.value / round.bare.raw);
+    let bare = thousands(median(&each(&|round| round.bare.value)));
     let of_twobox = || rounds.iter().flat_map(|round| round.twobox.samples);
     let of_naive = || rounds.iter().flat_map(|round| round.naive.samples);
     [
@@ -64,6 +70,10 @@ pub(crate) fn figures(rounds: &[Round]) -> [Figure; 3] {
             .detail(format!("{naive} /s"))
             .samples(naive_raw)
             .raw(of_naive()),
+        Figure::new("naive loop, bare sockets", median(&bare_raw), Unit::TimesRaw)
+            .detail(format!("{bare} /s"))
+            .samples(bare_raw)
+            .raw(rounds.iter().flat_map(|round| round.bare.samples)),
         Figure::new("drain : naive loop", median(&against_naive), Unit::Times)
             .target(Target::AtLeast(60.0))
             .detail(format!("{twobox} /s against {naive} /s"))

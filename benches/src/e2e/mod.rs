@@ -19,6 +19,8 @@ mod syncs;
 
 use std::time::Duration;
 
+pub(crate) use self::naive::Wire;
+
 use crate::Result;
 use crate::arguments::{Arguments, Part};
 use crate::lab::{self, Lab};
@@ -130,7 +132,7 @@ pub(crate) fn play(part: &Part) -> Result<()> {
     match part {
         Part::Receiver(folder) => receiver::play(folder),
         Part::Sender(folder, address) => sender::play(folder, *address),
-        Part::NaiveReceiver(folder) => naive::receiver::play(folder),
-        Part::NaiveSender(folder, address) => naive::sender::play(folder, *address),
+        Part::NaiveReceiver(wire, folder) => naive::receiver::play(*wire, folder),
+        Part::NaiveSender(wire, folder, address) => naive::sender::play(*wire, folder, *address),
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Claim a message, post it, let the receiver commit it once, mark it sent, and so on. Each of its three commits
 //! is durable, and nothing is lost or done twice. It is a good specimen of its kind: prepared statements, an
-//! index for what is due, time-ordered ids, one connection that is kept open, nothing between it and the socket.
+//! index for what is due, time-ordered ids, one connection that is kept open. People write it over an HTTP library;
+//! a second one on bare blocking sockets shows how much of it that is.
 //!
 //! FROZEN: every promise about end-to-end speed is a multiple of this loop. Whoever makes it faster or slower
 //! changes all of them; measure something else instead.
 
-mod http;
+mod bare;
+mod library;
 pub(crate) mod receiver;
 pub(crate) mod sender;
 
@@ -27,6 +29,26 @@ const BACKLOG: u64 = 20_000;
 /// Both write-ahead logs have their full size after this.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// What the messages travel through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Library,
+    Bare,
+}
+
+impl Wire {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Library => "library",
+            Self::Bare => "bare",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Library, Self::Bare].into_iter().find(|wire| wire.as_str() == name)
+    }
+}
+
 /// Both processes.
 #[derive(Debug)]
 pub(crate) struct Naive {
@@ -37,12 +59,12 @@ pub(crate) struct Naive {
 }
 
 impl Naive {
-    pub(crate) fn start(lab: &mut Lab) -> Result<Self> {
+    pub(crate) fn start(lab: &mut Lab, wire: Wire) -> Result<Self> {
         let folder = lab.new_folder()?;
         let name = folder.to_str().ok_or("the folder's name is not text")?.to_owned();
-        let (receiver, first) = Process::start("naive-receiver", &[&name])?;
+        let (receiver, first) = Process::start("naive-receiver", &[wire.as_str(), &name])?;
         let address = first["address"].as_str().ok_or("the receiver has no address")?;
-        let (sender, _) = Process::start("naive-sender", &[&name, address])?;
+        let (sender, _) = Process::start("naive-sender", &[wire.as_str(), &name, address])?;
         let mut naive = Self { folder, sender, receiver, sent: 0 };
         naive.fill()?;
         naive.run(WARM_UP)?;

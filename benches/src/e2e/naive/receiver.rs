@@ -8,8 +8,8 @@ use twobox::rusqlite::{Connection, TransactionBehavior};
 
 use super::super::order::{COUNT_ORDERS, CREATE_ORDERS, INSERT_ORDER, Order, micros};
 use super::super::process::{not_understood, serve};
-use super::http::{Peer, Text};
-use super::{count, open};
+use super::bare::Peer;
+use super::{Wire, count, library, open};
 use crate::Result;
 
 const FILE: &str = "naive-billing.db";
@@ -17,13 +17,20 @@ const CREATE_INBOX: &str = "CREATE TABLE inbox (id TEXT PRIMARY KEY, received_at
 const INSERT_INBOX: &str = "INSERT INTO inbox (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 
 /// Receives in `folder` until there are no more questions.
-pub(crate) fn play(folder: &Path) -> Result<()> {
+pub(crate) fn play(wire: Wire, folder: &Path) -> Result<()> {
     let path = folder.join(FILE);
     let connection = open(path.clone())?;
     connection.execute_batch(&format!("{CREATE_INBOX}; {CREATE_ORDERS};"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = json!({ "address": listener.local_addr()?.to_string() });
-    std::thread::spawn(move || accept(&listener, &path));
+    std::thread::spawn(move || match wire {
+        Wire::Bare => accept(&listener, &path),
+        Wire::Library => {
+            let mut connection = open(path).expect("it was opened a moment ago");
+            let ended = library::accept(listener, move |key, body| handle(&mut connection, key, body));
+            eprintln!("naive receiver: {ended:?}");
+        }
+    });
     serve(&address, |words| match words {
         ["count"] => Ok(json!({
             "inbox": count(&connection, "SELECT count(*) FROM inbox")?,
@@ -49,7 +56,7 @@ fn accept(listener: &TcpListener, path: &Path) {
 fn talk(stream: TcpStream, path: PathBuf) -> Result<()> {
     let (mut peer, mut connection) = (Peer::new(stream)?, open(path)?);
     while let Some(request) = peer.read()? {
-        let status = match handle(&mut connection, &request) {
+        let status = match handle(&mut connection, &request.key, &request.body) {
             Ok(()) => "200 OK",
             Err(error) => {
                 eprintln!("naive receiver: {error}");
@@ -62,11 +69,11 @@ fn talk(stream: TcpStream, path: PathBuf) -> Result<()> {
 }
 
 /// The effect, unless it is known: durable together with the knowledge.
-fn handle(connection: &mut Connection, request: &Text) -> Result<()> {
-    let order: Order = serde_json::from_slice(&request.body)?;
+fn handle(connection: &mut Connection, key: &str, body: &[u8]) -> Result<()> {
+    let order: Order = serde_json::from_slice(body)?;
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let now = i64::try_from(micros())?;
-    if tx.prepare_cached(INSERT_INBOX)?.execute((&request.key, now))? == 1 {
+    if tx.prepare_cached(INSERT_INBOX)?.execute((key, now))? == 1 {
         tx.prepare_cached(INSERT_ORDER)?.execute((order.number, &order.customer, order.total))?;
     }
     Ok(tx.commit()?)

@@ -9,8 +9,9 @@ use twobox::rusqlite::{Connection, TransactionBehavior};
 
 use super::super::order::{FIRST_NUMBER, Order, micros};
 use super::super::process::{not_understood, serve};
-use super::http::Peer;
-use super::{count, open};
+use super::bare::Peer;
+use super::library::Poster;
+use super::{Wire, count, open};
 use crate::Result;
 
 const FILE: &str = "naive-shop.db";
@@ -33,11 +34,14 @@ const CLAIM: &str = "
 const MARK: &str = "UPDATE outbox SET status = 'sent', sent_at = ?2 WHERE id = ?1";
 
 /// Sends from `folder` to `address` until there are no more questions.
-pub(crate) fn play(folder: &Path, address: SocketAddr) -> Result<()> {
+pub(crate) fn play(wire: Wire, folder: &Path, address: SocketAddr) -> Result<()> {
     let connection = open(folder.join(FILE))?;
     connection.execute_batch(CREATE)?;
-    let peer = Peer::new(TcpStream::connect(address)?)?;
-    let mut shop = Shop { connection, peer, next: FIRST_NUMBER };
+    let way = match wire {
+        Wire::Library => Way::Library(Poster::new(address)?),
+        Wire::Bare => Way::Bare(Peer::new(TcpStream::connect(address)?)?),
+    };
+    let mut shop = Shop { connection, way, next: FIRST_NUMBER };
     serve(&json!({}), |words| match words {
         ["fill", backlog] => shop.fill(backlog.parse()?),
         ["run", millis] => shop.run(Duration::from_millis(millis.parse()?)),
@@ -48,8 +52,28 @@ pub(crate) fn play(folder: &Path, address: SocketAddr) -> Result<()> {
 
 struct Shop {
     connection: Connection,
-    peer: Peer,
+    way: Way,
     next: i64,
+}
+
+/// How messages get there.
+enum Way {
+    Library(Poster),
+    Bare(Peer),
+}
+
+impl Way {
+    fn post(&mut self, id: &str, payload: Vec<u8>) -> Result<()> {
+        let status = match self {
+            Self::Library(poster) => poster.post(id, payload)?.to_string(),
+            Self::Bare(peer) => peer.post(id, &payload)?.first.trim_start_matches("HTTP/1.1 ").to_owned(),
+        };
+        if status.starts_with("200") {
+            Ok(())
+        } else {
+            Err(format!("the naive receiver says {status}").into())
+        }
+    }
 }
 
 impl Shop {
@@ -73,10 +97,7 @@ impl Shop {
         let until = start + u64::try_from(duration.as_micros())?;
         while micros() < until {
             let Some((id, payload)) = self.claim()? else { break };
-            let answer = self.peer.post(&id, &payload)?;
-            if !answer.first.starts_with("HTTP/1.1 200 ") {
-                return Err(format!("the naive receiver says {}", answer.first).into());
-            }
+            self.way.post(&id, payload)?;
             self.connection.prepare_cached(MARK)?.execute((id, i64::try_from(micros())?))?;
             messages += 1;
         }
