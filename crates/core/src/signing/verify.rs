@@ -21,6 +21,8 @@ pub enum Refused {
     Unauthentic,
     /// Authentic, but sent more than [`FRESHNESS`] from now. The sender may know: its clock may be wrong.
     Stale,
+    /// The messages of a batch are signed with different keys, but their answer is signed once.
+    MixedKeys,
 }
 
 impl fmt::Display for Refused {
@@ -30,6 +32,7 @@ impl fmt::Display for Refused {
             Self::Stale => {
                 write!(f, "sent time is more than {} s from the receiver's clock", FRESHNESS.as_secs())
             }
+            Self::MixedKeys => f.write_str("the messages of a batch must be signed with the same key"),
         }
     }
 }

@@ -33,6 +33,7 @@
 mod answer;
 mod draft;
 mod envelope;
+mod exchange;
 pub mod header;
 mod instant;
 mod json;
@@ -47,6 +48,7 @@ pub use self::answer::{
 };
 pub use self::draft::{Batch, Draft, Stamp};
 pub use self::envelope::Envelope;
+pub use self::exchange::{Asked, Asker};
 pub use self::limits::{
     BATCH_EXTRA_BYTES, BATCH_ITEMS_MAX, DEPTH_MAX, ENVELOPE_EXTRA_BYTES, ENVELOPE_FIELDS_MAX, Limits,
     RF_HEADER_BYTES_MAX, RF_HEADERS_MAX,

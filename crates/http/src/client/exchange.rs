@@ -9,22 +9,12 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use twobox_core::ports::{Answer, DeliveryError, Link};
-use twobox_core::signing::{
-    Key, Mac, SignedAnswer, SignedProbe, request_sha256, sha256, sign, sign_probe, verify_answer,
-};
-use twobox_core::wire::{self, ANSWER_BYTES_MAX, ANSWER_TYPE, Batch, Draft, Probe, Stamp, header};
-use twobox_core::{Message, Timestamp, mutant};
+use twobox_core::signing::Key;
+use twobox_core::wire::{self, ANSWER_BYTES_MAX, ANSWER_TYPE, Asked, Probe, header};
+use twobox_core::{Message, Timestamp};
 
 use super::Http;
 use crate::RECEIVE_BATCH;
-
-/// A request that has been sent, and what its answer must be bound to.
-struct Sent<'a> {
-    link: &'a Link,
-    sent: Timestamp,
-    key: Option<&'a Key>,
-    request_sha256: [u8; 32],
-}
 
 impl Http {
     pub(super) async fn exchange(
@@ -34,12 +24,9 @@ impl Http {
     ) -> Result<Vec<Answer>, DeliveryError> {
         let sent = self.clock.now();
         let key = self.active_key(sent)?;
-        let (body, mut macs) = encode(link, batch, sent, key);
-        let probe = batch.is_empty().then_some(key).flatten().map(|key| probe(key, link, sent));
-        macs.extend(probe.as_ref().map(|probe| probe.signature.mac));
-        let request = self.request(link, probe.as_ref(), body)?;
+        let (asked, body) = Asked::encode(link, batch, sent, key);
+        let request = self.request(link, asked.probe(), body)?;
         let answer = self.send(request).await?;
-        let sent = Sent { link, sent, key, request_sha256: request_sha256(&macs) };
         let (status, headers) = (answer.status(), answer.headers().clone());
         if headers.get(CONTENT_TYPE).is_none_or(|of| of != ANSWER_TYPE) {
             return Err(foreign(status));
@@ -48,7 +35,7 @@ impl Http {
         if status != StatusCode::OK {
             return Err(refused(status, &headers, &bytes));
         }
-        sent.check(status, &headers, &bytes)?;
+        check(&asked, status, &headers, &bytes)?;
         wire::parse_answers(&bytes, batch.iter().map(|message| &message.id)).map_err(|error| {
             DeliveryError::ambiguous("the receiver's answer cannot be read").with_source(error)
         })
@@ -109,43 +96,15 @@ impl Http {
     }
 }
 
-impl Sent<'_> {
-    /// Whether the answer is the receiver's own, to this very request (S11).
-    fn check(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), DeliveryError> {
-        let Some(key) = self.key.filter(|_| !mutant!(UnsignedAnswerCounts)) else { return Ok(()) };
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let mac = text(header::HMAC).and_then(Mac::from_base64);
-        let named = text(header::KEY_ID) == Some(key.id().as_str());
-        let answer = SignedAnswer {
-            source: &self.link.source,
-            destination: &self.link.destination,
-            sent: self.sent,
-            request_sha256: self.request_sha256,
-            status: status.as_u16(),
-            body_sha256: sha256(body),
-        };
-        match mac {
-            Some(mac) if named && verify_answer(key, &answer, &mac).is_ok() => Ok(()),
-            Some(_) => Err(DeliveryError::ambiguous("the answer's signature does not hold")),
-            None => Err(DeliveryError::ambiguous("the answer is not signed")),
-        }
-    }
-}
-
-/// A batch of envelopes, and the MACs in them.
-fn encode(link: &Link, batch: &[Arc<Message>], sent: Timestamp, key: Option<&Key>) -> (Vec<u8>, Vec<Mac>) {
-    let (mut envelopes, mut macs) = (Batch::new(), Vec::with_capacity(batch.len().max(1)));
-    for message in batch {
-        let draft = Draft::new(message);
-        let signature = key.map(|key| sign(key, &draft.signed(sent, &link.outbox)));
-        envelopes.push(&draft, &Stamp { sent, outbox: &link.outbox, signature: signature.as_ref() });
-        macs.extend(signature.map(|signature| signature.mac));
-    }
-    (envelopes.into_bytes(), macs)
-}
-
-fn probe(key: &Key, link: &Link, sent: Timestamp) -> Probe {
-    Probe { link: link.clone(), sent, signature: sign_probe(key, &SignedProbe { link, sent }) }
+/// Whether the answer is the receiver's own, to this very request (S11).
+fn check(
+    asked: &Asked<'_>,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(), DeliveryError> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    asked.check(status.as_u16(), text(header::KEY_ID), text(header::HMAC), body)
 }
 
 /// Something answered that is no receiver of ours: nothing is acknowledged. Most likely it stands in front of the

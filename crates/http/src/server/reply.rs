@@ -5,8 +5,9 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use twobox_core::ports::Answer;
-use twobox_core::signing::{Key, SignedAnswer, sha256, sign_answer};
-use twobox_core::wire::{ANSWER_TYPE, answer_status, encode_answer, encode_answers, encode_refusal, header};
+use twobox_core::wire::{
+    ANSWER_TYPE, Asker, answer_status, encode_answer, encode_answers, encode_refusal, header,
+};
 use twobox_core::{Message, MessageId};
 
 pub(super) type Body = Full<Bytes>;
@@ -141,12 +142,12 @@ impl Reply {
         Self::new(StatusCode::OK, encode_answers(answers))
     }
 
-    /// Signs it with the key of the request. `of` says which request it belongs to; the rest is filled in.
-    pub(super) fn signed(mut self, key: &Key, of: SignedAnswer<'_>) -> Self {
-        let answer = SignedAnswer { status: self.status.as_u16(), body_sha256: sha256(&self.body), ..of };
-        let mac = sign_answer(key, &answer).to_base64();
+    /// Signs it with the key of the request, if that was signed.
+    pub(super) fn signed(mut self, asker: &Asker<'_>) -> Self {
         let value = |text: &str| HeaderValue::from_str(text).ok();
-        self.signature = value(key.id().as_str()).zip(value(&mac));
+        let signature = asker.sign(self.status.as_u16(), &self.body);
+        self.signature =
+            signature.and_then(|(key_id, mac)| value(key_id.as_str()).zip(value(&mac.to_base64())));
         self
     }
 

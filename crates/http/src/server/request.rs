@@ -12,9 +12,9 @@ use hyper::{HeaderMap, Method, Request};
 use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::Answer;
-use twobox_core::signing::{Key, Keyrings, Refused, SignedAnswer, request_sha256};
-use twobox_core::wire::{self, Parsed, Probe, header};
-use twobox_core::{Destination, Error, Message, Source, Timestamp};
+use twobox_core::signing::Refused;
+use twobox_core::wire::{self, Asker, Parsed, Probe, header};
+use twobox_core::{Destination, Error, Message};
 
 use super::Service;
 use super::body::Read;
@@ -68,15 +68,6 @@ impl Drop for Receiving {
     }
 }
 
-/// Who sent a request, and what its answer is bound to.
-struct Sender<'a> {
-    source: Source,
-    destination: Destination,
-    sent: Timestamp,
-    /// The key it was signed with, and what names the request in the answer's signature.
-    key: Option<(&'a Key, [u8; 32])>,
-}
-
 impl Service {
     pub(super) async fn handle(&self, request: Request<Incoming>, connection: &Connection) -> Reply {
         match self.answer(request, connection.is_proved()).await {
@@ -111,12 +102,12 @@ impl Service {
 
     async fn one(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
-        let sender = self.authenticate(&parsed)?;
+        let asker = self.authenticate(&parsed)?;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
         let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
         let answer = answers.first().unwrap_or(&Answer::NotReached);
-        Ok(sender.sign(Reply::to_one(&message, answer)))
+        Ok(Reply::to_one(&message, answer).signed(&asker))
     }
 
     /// Where nothing is signed, a sender may leave out what only signatures need.
@@ -136,11 +127,11 @@ impl Service {
         // One bad envelope spoils the request: it cannot be authentic, so nothing may be said about it.
         let parsed: Vec<Parsed> =
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
-        let sender = self.authenticate(&parsed)?;
+        let asker = self.authenticate(&parsed)?;
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
         let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
-        Ok(sender.sign(Reply::to_batch(ids.zip(&answers))))
+        Ok(Reply::to_batch(ids.zip(&answers)).signed(&asker))
     }
 
     /// Says that somebody is there, signed, without any effect.
@@ -149,28 +140,20 @@ impl Service {
         let Some(keyrings) = &self.server.keyrings else { return Ok(reply) };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
-        let source = probe.verify(keyrings, self.server.clock.now()).map_err(refused)?;
-        let key = keyrings.key(&probe.signature.key_id);
-        let key = key.map(|key| (key, request_sha256([&probe.signature.mac])));
-        let sender = Sender { source, destination: probe.link.destination, sent: probe.sent, key };
-        self.check_destination(&sender.destination)?;
-        Ok(sender.sign(reply))
+        let asker = Asker::of_probe(keyrings, probe, self.server.clock.now()).map_err(refused)?;
+        self.check_destination(asker.destination())?;
+        Ok(reply.signed(&asker))
     }
 
     /// Who sent these messages: all of them the same sender, with the same key, to us.
-    fn authenticate(&self, parsed: &[Parsed]) -> Result<Sender<'_>, Refusal> {
+    fn authenticate(&self, parsed: &[Parsed]) -> Result<Asker<'_>, Refusal> {
         let Some(first) = parsed.first() else { return Err(Why::Malformed.because("no message")) };
-        let sender = match &self.server.keyrings {
-            Some(keyrings) => authentic(keyrings, parsed, first, self.server.clock.now())?,
-            None => Sender {
-                source: first.message.source.clone(),
-                destination: first.message.destination.clone(),
-                sent: first.sent,
-                key: None,
-            },
+        let asker = match &self.server.keyrings {
+            Some(keyrings) => Asker::of(keyrings, parsed, self.server.clock.now()).map_err(refused)?,
+            None => Asker::unsigned(first),
         };
         parsed.iter().try_for_each(|parsed| self.check_destination(&parsed.message.destination))?;
-        Ok(sender)
+        Ok(asker)
     }
 
     fn check_destination(&self, destination: &Destination) -> Result<(), Refusal> {
@@ -211,44 +194,6 @@ impl Service {
     }
 }
 
-/// The sender of messages that are all signed with the same of our keys.
-fn authentic<'a>(
-    keyrings: &'a Keyrings,
-    parsed: &[Parsed],
-    first: &Parsed,
-    now: Timestamp,
-) -> Result<Sender<'a>, Refusal> {
-    let source = first.verify(keyrings, now).map_err(refused)?;
-    for other in &parsed[1..] {
-        other.verify(keyrings, now).map_err(refused)?;
-        // The answer is signed once, for one sender.
-        if other.signature.as_ref().map(|signature| &signature.key_id)
-            != first.signature.as_ref().map(|signature| &signature.key_id)
-        {
-            return Err(Why::Malformed.because("the messages of a batch must be signed with the same key"));
-        }
-    }
-    let macs = parsed.iter().filter_map(|parsed| parsed.signature.as_ref()).map(|signature| &signature.mac);
-    let key = first.signature.as_ref().and_then(|signature| keyrings.key(&signature.key_id));
-    let key = key.map(|key| (key, request_sha256(macs)));
-    Ok(Sender { source, destination: first.message.destination.clone(), sent: first.sent, key })
-}
-
-impl Sender<'_> {
-    fn sign(&self, reply: Reply) -> Reply {
-        let Some((key, request_sha256)) = self.key else { return reply };
-        let of = SignedAnswer {
-            source: &self.source,
-            destination: &self.destination,
-            sent: self.sent,
-            request_sha256,
-            status: 0,
-            body_sha256: [0; 32],
-        };
-        reply.signed(key, of)
-    }
-}
-
 fn route(request: &Request<Incoming>) -> Result<Route, Refusal> {
     let route = match request.uri().path() {
         RECEIVE => Route::One,
@@ -280,6 +225,10 @@ fn malformed(error: &Error) -> Refusal {
 
 /// Unknown key and wrong signature look the same from outside (S11).
 fn refused(refused: Refused) -> Refusal {
-    let why = if refused == Refused::Stale { Why::Stale } else { Why::Unauthentic };
+    let why = match refused {
+        Refused::Stale => Why::Stale,
+        Refused::MixedKeys => Why::Malformed,
+        _ => Why::Unauthentic,
+    };
     why.because(refused.to_string())
 }

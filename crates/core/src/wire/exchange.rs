@@ -1,0 +1,166 @@
+//! One request and its answer, whatever carries them: what a sender signs and believes, what a receiver believes
+//! and signs (S11).
+//!
+//! | side | does |
+//! | --- | --- |
+//! | sender | [`Asked::encode`], then [`Asked::check`] before it reads the answer |
+//! | receiver | [`Asker::of`] or [`Asker::of_probe`] before it handles anything, then [`Asker::sign`] |
+
+use std::sync::Arc;
+
+use super::{Batch, Draft, Parsed, Probe, Stamp};
+use crate::ports::{DeliveryError, Link};
+use crate::signing::{
+    Key, KeyId, Keyrings, Mac, Refused, SignedAnswer, SignedProbe, request_sha256, sha256, sign, sign_answer,
+    sign_probe, verify_answer,
+};
+use crate::{Destination, Message, Source, Timestamp, mutant};
+
+/// A request that was made, and what its answer must be bound to.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    link: &'a Link,
+    sent: Timestamp,
+    key: Option<&'a Key>,
+    probe: Option<Probe>,
+    request_sha256: [u8; 32],
+}
+
+impl<'a> Asked<'a> {
+    /// A request with its body. Without a key nothing is signed, and any answer is believed.
+    #[must_use]
+    pub fn encode(
+        link: &'a Link,
+        batch: &[Arc<Message>],
+        sent: Timestamp,
+        key: Option<&'a Key>,
+    ) -> (Self, Vec<u8>) {
+        let (mut envelopes, mut macs) = (Batch::new(), Vec::with_capacity(batch.len().max(1)));
+        for message in batch {
+            let draft = Draft::new(message);
+            let signature = key.map(|key| sign(key, &draft.signed(sent, &link.outbox)));
+            envelopes.push(&draft, &Stamp { sent, outbox: &link.outbox, signature: signature.as_ref() });
+            macs.extend(signature.map(|signature| signature.mac));
+        }
+        let probe = key.filter(|_| batch.is_empty()).map(|key| {
+            let signature = sign_probe(key, &SignedProbe { link, sent });
+            Probe { link: link.clone(), sent, signature }
+        });
+        macs.extend(probe.as_ref().map(|probe| probe.signature.mac));
+        let request_sha256 = request_sha256(&macs);
+        (Self { link, sent, key, probe, request_sha256 }, envelopes.into_bytes())
+    }
+
+    /// What the head of a signed probe carries, if this is one: there is no message that could carry its signature.
+    #[must_use]
+    pub fn probe(&self) -> Option<&Probe> {
+        self.probe.as_ref()
+    }
+
+    /// Whether the answer is the receiver's own, to this very request.
+    ///
+    /// # Errors
+    /// It is not, so what became of the request is unknown.
+    pub fn check(
+        &self,
+        status: u16,
+        key_id: Option<&str>,
+        mac: Option<&str>,
+        body: &[u8],
+    ) -> Result<(), DeliveryError> {
+        let Some(key) = self.key.filter(|_| !mutant!(UnsignedAnswerCounts)) else { return Ok(()) };
+        let answer = SignedAnswer {
+            source: &self.link.source,
+            destination: &self.link.destination,
+            sent: self.sent,
+            request_sha256: self.request_sha256,
+            status,
+            body_sha256: sha256(body),
+        };
+        let named = key_id == Some(key.id().as_str());
+        match mac.and_then(Mac::from_base64) {
+            Some(mac) if named && verify_answer(key, &answer, &mac).is_ok() => Ok(()),
+            Some(_) => Err(DeliveryError::ambiguous("the answer's signature does not hold")),
+            None => Err(DeliveryError::ambiguous("the answer is not signed")),
+        }
+    }
+}
+
+/// Who made a request, and what its answer is bound to.
+#[derive(Debug)]
+pub struct Asker<'a> {
+    source: Source,
+    destination: Destination,
+    sent: Timestamp,
+    /// The key, and what names the request in the signature of its answer.
+    key: Option<(&'a Key, [u8; 32])>,
+}
+
+impl<'a> Asker<'a> {
+    /// Who a message says has sent it, where nothing is signed.
+    #[must_use]
+    pub fn unsigned(first: &Parsed) -> Self {
+        Self {
+            source: first.message.source.clone(),
+            destination: first.message.destination.clone(),
+            sent: first.sent,
+            key: None,
+        }
+    }
+
+    /// The sender of messages that are all signed with the same of our keys.
+    ///
+    /// # Errors
+    /// [`Refused`]. Nothing may be written then (RF-11).
+    pub fn of(keyrings: &'a Keyrings, parsed: &[Parsed], now: Timestamp) -> Result<Self, Refused> {
+        let Some((first, others)) = parsed.split_first() else { return Err(Refused::Unauthentic) };
+        let source = first.verify(keyrings, now)?;
+        for other in others {
+            other.verify(keyrings, now)?;
+            // The answer is signed once, for one sender.
+            if key_id(other) != key_id(first) {
+                return Err(Refused::MixedKeys);
+            }
+        }
+        let macs =
+            parsed.iter().filter_map(|parsed| parsed.signature.as_ref()).map(|signature| &signature.mac);
+        let key = key_id(first).and_then(|id| keyrings.key(id)).map(|key| (key, request_sha256(macs)));
+        Ok(Self { source, destination: first.message.destination.clone(), sent: first.sent, key })
+    }
+
+    /// The sender of a probe.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn of_probe(keyrings: &'a Keyrings, probe: Probe, now: Timestamp) -> Result<Self, Refused> {
+        let source = probe.verify(keyrings, now)?;
+        let key = keyrings.key(&probe.signature.key_id);
+        let key = key.map(|key| (key, request_sha256([&probe.signature.mac])));
+        Ok(Self { source, destination: probe.link.destination, sent: probe.sent, key })
+    }
+
+    /// Whom the request is for, by its first message or its probe.
+    #[must_use]
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// The signature of an answer, with the key of the request; `None` if that was not signed.
+    #[must_use]
+    pub fn sign(&self, status: u16, answer: &[u8]) -> Option<(&'a KeyId, Mac)> {
+        let (key, request_sha256) = self.key?;
+        let answer = SignedAnswer {
+            source: &self.source,
+            destination: &self.destination,
+            sent: self.sent,
+            request_sha256,
+            status,
+            body_sha256: sha256(answer),
+        };
+        Some((key.id(), sign_answer(key, &answer)))
+    }
+}
+
+fn key_id(parsed: &Parsed) -> Option<&KeyId> {
+    parsed.signature.as_ref().map(|signature| &signature.key_id)
+}
