@@ -8,6 +8,8 @@ mod console;
 mod diff;
 mod example;
 mod metadata;
+mod mutants;
+mod prove;
 mod test;
 mod tidy;
 
@@ -28,15 +30,20 @@ Commands:
                   ARGS go to the test binaries, for instance a part of a test's name
   check           format, lints, docs, each feature alone, and tidy
   tidy            the house rules no compiler knows
+  prove [--minutes N]
+                  every harness for so long (10 minutes unless said otherwise), and a report
+  mutants [NAME]  planted bugs, and which harness finds each of them
   help            this text
 ";
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Command {
     Help,
     Test(Vec<String>),
     Check,
     Tidy,
+    Prove(prove::Options),
+    Mutants(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +69,12 @@ fn parse(arguments: &[String]) -> Option<Command> {
         ["test", "--", ..] => Some(Command::Test(arguments[2..].to_vec())),
         ["check"] => Some(Command::Check),
         ["tidy"] => Some(Command::Tidy),
+        ["prove"] => Some(Command::Prove(prove::Options { minutes: 10.0 })),
+        ["prove", "--minutes", minutes] => {
+            let minutes = minutes.parse().ok().filter(|minutes: &f64| *minutes > 0.0 && *minutes < 1e5)?;
+            Some(Command::Prove(prove::Options { minutes }))
+        }
+        ["mutants", ..] => Some(Command::Mutants(arguments[1..].to_vec())),
         _ => None,
     }
 }
@@ -75,6 +88,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Test(arguments) => test::run(root(), arguments),
         Command::Check => check::run(root()),
         Command::Tidy => tidy::run(root()),
+        Command::Prove(options) => prove::run(root(), *options),
+        Command::Mutants(names) => mutants::run(root(), names),
     }
 }
 
@@ -105,7 +120,9 @@ mod tests {
 
     #[test]
     fn misspelt_commands_and_stray_arguments_are_refused() {
-        for line in ["tests", "test relay", "check --fast", "tidy crates"] {
+        for line in
+            ["tests", "test relay", "check --fast", "tidy crates", "prove --minutes", "prove --minutes -1"]
+        {
             assert_eq!(parsed(line), None, "{line}");
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! What a rule looks for is put together with `concat!`, or this source would break the rule itself.
 
+mod evidence;
 mod layout;
 mod links;
 mod paths;
@@ -15,7 +16,7 @@ use tree::{Finding, Tree};
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     words::no_unfinished_work,
     words::no_skipped_tests,
     words::no_sleeping_tests,
@@ -24,6 +25,7 @@ const RULES: [Rule; 8] = [
     layout::crates_open_with_docs,
     layout::crates_share_lints,
     links::links_resolve,
+    evidence::evidence_exists,
 ];
 
 /// Applies the rules under a heading of its own.

@@ -1,0 +1,114 @@
+//! Planted bugs: each has a harness that must find it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::{Value, json};
+use twobox_core::BoxError;
+use twobox_core::mutant::{Mutant, arm};
+
+use super::{Report, progress};
+
+/// Seeds a harness has to find a bug.
+const SEEDS_MAX: u64 = 200;
+
+/// Who hunts.
+#[derive(Clone, Copy, Debug)]
+enum Harness {
+    World,
+    Fuzz(&'static str),
+    Schedules,
+}
+
+impl Harness {
+    fn of(mutant: Mutant) -> Self {
+        match mutant {
+            Mutant::ConcatenatedSignature | Mutant::SourceFromHeader => Self::Fuzz("signature"),
+            Mutant::UnsignedAnswerCounts => Self::Fuzz("answer"),
+            Mutant::WakeUpLost => Self::Schedules,
+            _ => Self::World,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::World => "world",
+            Self::Fuzz(_) => "fuzz",
+            Self::Schedules => "schedules",
+        }
+    }
+
+    /// Whether this build has it: schedules need a build of their own.
+    fn is_here(self) -> bool {
+        matches!(self, Self::Schedules) == cfg!(feature = "shuttle")
+    }
+
+    /// What it finds with this seed.
+    fn hunt(self, seed: u64) -> Result<Option<String>, BoxError> {
+        let found = catch_unwind(AssertUnwindSafe(|| self.run(seed)));
+        found.unwrap_or_else(|_| Ok(Some("a panic".into())))
+    }
+
+    #[cfg(not(feature = "shuttle"))]
+    fn run(self, seed: u64) -> Result<Option<String>, BoxError> {
+        use crate::{fuzz, world};
+        match self {
+            Self::World => {
+                let outcome = world::run(seed, &world::Options::default())?;
+                Ok(outcome.violations.first().map(|violation| violation.finding.to_string()))
+            }
+            Self::Fuzz(name) => {
+                let targets = fuzz::targets();
+                let target = targets.iter().find(|target| target.name == name).ok_or("no such target")?;
+                let tally = fuzz::mutate_run(*target, seed, EXECUTIONS)?;
+                Ok(tally.findings.first().map(ToString::to_string))
+            }
+            Self::Schedules => Err("schedules need the feature shuttle".into()),
+        }
+    }
+
+    #[cfg(feature = "shuttle")]
+    fn run(self, seed: u64) -> Result<Option<String>, BoxError> {
+        use crate::schedules::{self, Structure};
+        let each = Structure::ALL.into_iter().map(|structure| schedules::run(structure, SCHEDULES, seed));
+        Ok(each.filter_map(Result::err).next().map(|violation| violation.text))
+    }
+}
+
+/// Executions of a fuzz target per seed.
+#[cfg(not(feature = "shuttle"))]
+const EXECUTIONS: u64 = 2_000;
+/// Schedules of a structure per seed.
+#[cfg(feature = "shuttle")]
+const SCHEDULES: u64 = 500;
+
+pub(super) fn run(names: &[String]) -> Result<Report, BoxError> {
+    let mut mutants: Vec<Mutant> = Mutant::ALL.to_vec();
+    if !names.is_empty() {
+        let named = |name: &String| Mutant::named(name).ok_or_else(|| format!("there is no mutant {name:?}"));
+        mutants = names.iter().map(named).collect::<Result<_, _>>()?;
+    }
+    mutants.retain(|mutant| Harness::of(*mutant).is_here());
+    // Every bug that is found may panic on the way; the report says so.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut report = Report::default();
+    for (at, mutant) in mutants.iter().enumerate() {
+        progress(at as f64 / mutants.len() as f64, mutant.name());
+        report.mutants.push(hunt(*mutant)?);
+    }
+    Ok(report)
+}
+
+fn hunt(mutant: Mutant) -> Result<Value, BoxError> {
+    let harness = Harness::of(mutant);
+    arm(Some(mutant));
+    let mut found = None;
+    let mut seeds = 0;
+    while found.is_none() && seeds < SEEDS_MAX {
+        found = harness.hunt(seeds)?;
+        seeds += 1;
+    }
+    arm(None);
+    Ok(json!({
+        "name": mutant.name(), "says": mutant.says(), "harness": harness.name(), "seeds": seeds, "found": found,
+    }))
+}

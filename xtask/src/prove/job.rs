@@ -1,0 +1,57 @@
+//! One harness as a process: it says line by line how far it is, and at the end what it has seen.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Result;
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What a harness has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: &'static str,
+    pub(crate) report: Value,
+}
+
+impl Job {
+    pub(crate) fn new(name: &'static str, program: &PathBuf, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Self { name, program: program.clone(), arguments }
+    }
+
+    /// Runs it; `progress` is told a part of one and a few words.
+    ///
+    /// # Errors
+    /// If it cannot be started, or ends without a report.
+    pub(crate) fn run(&self, mut progress: impl FnMut(f64, &str)) -> Result<Seen> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
+        let output = child.stdout.take().ok_or("a child without output")?;
+        let mut report = None;
+        for line in BufReader::new(output).lines() {
+            let line: Value = serde_json::from_str(&line?)?;
+            match line.get("progress").and_then(Value::as_f64) {
+                Some(part) => progress(part, line["text"].as_str().unwrap_or_default()),
+                None => report = Some(line),
+            }
+        }
+        let status = child.wait()?;
+        // A harness that has found something says so in its report, and by its exit code.
+        let report = report.ok_or_else(|| format!("{} ended with {status} and no report", self.name))?;
+        Ok(Seen { name: self.name, report })
+    }
+}

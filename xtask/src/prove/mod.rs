@@ -1,0 +1,42 @@
+//! `cargo xtask prove`: every harness, for as long as asked, and a report of what they have seen.
+
+pub(crate) mod build;
+pub(crate) mod job;
+pub(crate) mod lanes;
+mod plan;
+pub(crate) mod report;
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::Result;
+use crate::console::heading;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Options {
+    /// How long all of it may take, without building.
+    pub(crate) minutes: f64,
+}
+
+/// Runs everything and writes the report.
+///
+/// # Errors
+/// If a promise was broken, a mutant survived, a goal was missed in the time it is meant for, or a harness failed.
+pub(crate) fn run(root: &Path, options: Options) -> Result<()> {
+    heading("build");
+    let programs = build::all(root)?;
+    heading(&format!("prove, {} minutes", options.minutes));
+    let start = Instant::now();
+    let mut seen = Vec::new();
+    for phase in plan::phases(&programs, options.minutes) {
+        seen.extend(lanes::run(phase)?);
+    }
+    let report = report::Report::new(seen, options.minutes, start.elapsed());
+    let folder = root.join("target/proof");
+    std::fs::write(folder.join("report.json"), report.json())?;
+    std::fs::write(folder.join("report.txt"), report.text())?;
+    println!("{}", report.text());
+    eprintln!("also in target/proof/report.txt and target/proof/report.json");
+    report.verdict()
+}

@@ -1,0 +1,190 @@
+//! What a campaign has seen, for people and for machines.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::job::Seen;
+use crate::Result;
+
+/// What ten minutes on two processors must reach at the least: harness, figure, value.
+const GOALS: [(&str, &str, u64); 7] = [
+    ("powercut", "images with an acknowledged message", 100_000),
+    ("world", "seeds", 2_000),
+    ("world", "power cuts", 50_000),
+    ("kills", "kills", 2_000),
+    ("schedules", "schedules", 100_000),
+    ("fuzz", "executions", 10_000_000),
+    ("model", "unique states", 1_000_000),
+];
+/// Goals are for campaigns of this length and longer.
+const GOAL_MINUTES: f64 = 10.0;
+
+/// What all harnesses have seen.
+pub(crate) struct Report {
+    seen: Vec<Seen>,
+    minutes: f64,
+    took: Duration,
+}
+
+impl Report {
+    pub(crate) fn new(seen: Vec<Seen>, minutes: f64, took: Duration) -> Self {
+        Self { seen, minutes, took }
+    }
+
+    /// For machines.
+    pub(crate) fn json(&self) -> String {
+        let harnesses: serde_json::Map<_, _> =
+            self.seen.iter().map(|seen| (seen.name.to_owned(), seen.report.clone())).collect();
+        let report = json!({
+            "minutes": self.minutes,
+            "seconds": self.took.as_secs_f64(),
+            "harnesses": harnesses,
+            "wrong": self.wrong(),
+        });
+        format!("{report:#}\n")
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("proved for {:.0} s\n\n", self.took.as_secs_f64());
+        for seen in &self.seen {
+            for (name, value) in figures(&seen.report) {
+                let goal = goal(seen.name, name).map(|goal| format!("  (goal {})", thousands(goal)));
+                let goal = goal.filter(|_| self.has_goals()).unwrap_or_default();
+                _ = writeln!(text, "{:10} {name:36} {:>14}{goal}", seen.name, shown(value));
+            }
+        }
+        text.push_str(&table(&mutants(&self.seen)));
+        let wrong = self.wrong();
+        _ = writeln!(
+            text,
+            "\n{}",
+            if wrong.is_empty() { "nothing lost, nothing doubled, nothing stuck" } else { "WRONG:" }
+        );
+        wrong.iter().for_each(|wrong| _ = writeln!(text, "{wrong}"));
+        text
+    }
+
+    /// Whether everything is as it should be.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        let wrong = self.wrong();
+        if wrong.is_empty() { Ok(()) } else { Err(format!("{} things are wrong", wrong.len()).into()) }
+    }
+
+    fn has_goals(&self) -> bool {
+        self.minutes >= GOAL_MINUTES
+    }
+
+    /// Broken promises, mutants that survived, goals that were missed.
+    fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for Seen { name, report } in &self.seen {
+            let violations = report["violations"].as_array().into_iter().flatten();
+            wrong.extend(violations.map(|violation| format!("{name}: {}", shown(violation))));
+            let alive = report["mutants"].as_array().into_iter().flatten();
+            let alive = alive.filter(|mutant| mutant["found"].is_null());
+            wrong.extend(alive.map(|mutant| format!("mutant survived: {}", shown(&mutant["name"]))));
+        }
+        if self.has_goals() {
+            wrong.extend(GOALS.iter().filter_map(|(harness, name, goal)| self.missed(harness, name, *goal)));
+        }
+        wrong
+    }
+
+    fn missed(&self, harness: &str, name: &str, goal: u64) -> Option<String> {
+        let seen = self.seen.iter().find(|seen| seen.name == harness);
+        let value = seen.and_then(|seen| seen.report["figures"][name].as_u64()).unwrap_or(0);
+        let text = || format!("goal missed: {harness}, {name}: {} of {}", thousands(value), thousands(goal));
+        (value < goal).then(text)
+    }
+}
+
+fn goal(harness: &str, name: &str) -> Option<u64> {
+    GOALS.iter().find(|(of, figure, _)| (*of, *figure) == (harness, name)).map(|(_, _, goal)| *goal)
+}
+
+fn figures(report: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    report["figures"].as_object().into_iter().flatten()
+}
+
+/// The planted bugs, of whichever programs have hunted them.
+pub(crate) fn mutants(seen: &[Seen]) -> Vec<Value> {
+    seen.iter().filter_map(|seen| seen.report["mutants"].as_array()).flatten().cloned().collect()
+}
+
+/// The table of planted bugs.
+pub(crate) fn table(mutants: &[Value]) -> String {
+    if mutants.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{:28} {:12} {:>6}  {}\n", "mutant", "caught by", "seeds", "found");
+    for mutant in mutants {
+        let (name, harness) = (shown(&mutant["name"]), shown(&mutant["harness"]));
+        let found = mutant["found"].as_str().unwrap_or("SURVIVED");
+        let found = found.lines().next().unwrap_or_default();
+        _ = writeln!(text, "{name:28} {harness:12} {:>6}  {found}", shown(&mutant["seeds"]));
+    }
+    text
+}
+
+/// Numbers with their thousands apart, everything else as it is.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.as_u64().map_or_else(|| number.to_string(), thousands),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(harness: &'static str, report: Value, minutes: f64) -> Report {
+        Report::new(vec![Seen { name: harness, report }], minutes, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_violation_and_a_survivor_are_wrong() {
+        let found = report("world", json!({ "figures": {}, "violations": ["lost"] }), 1.0);
+        assert_eq!(found.wrong(), ["world: lost"]);
+        assert!(found.verdict().is_err());
+        let mutants =
+            json!([{ "name": "no-fence", "found": null }, { "name": "row-last", "found": "twice" }]);
+        assert_eq!(
+            report("mutants", json!({ "mutants": mutants }), 1.0).wrong(),
+            ["mutant survived: no-fence"]
+        );
+    }
+
+    #[test]
+    fn goals_count_only_in_the_time_they_are_meant_for() {
+        let few = json!({ "figures": { "kills": 1_999 }, "violations": [] });
+        assert!(report("kills", few.clone(), 9.0).wrong().is_empty());
+        let missed = report("kills", few, 10.0).wrong();
+        assert!(missed.contains(&"goal missed: kills, kills: 1 999 of 2 000".to_owned()), "{missed:?}");
+    }
+
+    #[test]
+    fn figures_are_shown_with_their_goals() {
+        let many = report("kills", json!({ "figures": { "kills": 2_345_678 } }), 10.0).text();
+        assert!(many.contains("2 345 678  (goal 2 000)"), "{many}");
+    }
+}
