@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
-use twobox_core::{Clock, Error, ErrorKind, Random, Result, mutant};
+use twobox_core::{Clock, Error, ErrorKind, Random, Result, crash_point, mutant};
 
 use crate::connection::Opener;
 use crate::guard::Inside;
@@ -114,7 +114,9 @@ impl Database {
         let readers = Readers::new(opener.clone(), options.readers, options.drive)?;
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
         opener.check_damage(options.check_bytes_max)?;
+        crash_point!("open.checked");
         drop(opener.writer(options.durability)?); // creates the file
+        crash_point!("open.file-made");
         shared.remember_file();
         let shared = Arc::new(shared);
         let core = Arc::new(Mutex::new(Core::new(Arc::clone(&shared))?));
@@ -176,6 +178,7 @@ impl Sqlite {
             schema::migrate(tx.connection, &prefix, tx.sql)
         })
         .await?;
+        crash_point!("migrate.committed");
         self.state.set_migrated();
         Ok(())
     }

@@ -3,7 +3,7 @@
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use twobox_core::name::OnceKey;
-use twobox_core::{Error, ErrorKind, Message, MessageId, Result};
+use twobox_core::{Error, ErrorKind, Message, MessageId, Result, crash_point};
 
 use crate::error::wrap;
 use crate::sql::Sql;
@@ -78,6 +78,7 @@ impl Enqueue for SqliteTx<'_> {
         if self.execute(&db.state.sql.append, columns.params())? == 1 {
             self.note_appended(&db.state, message);
         }
+        crash_point!("enqueue.appended");
         Ok(())
     }
 
@@ -223,6 +224,7 @@ impl Sqlite {
         claim.params.push(text(&message.id));
         claim.params.push(Value::Integer(message.created.as_micros()));
         if tx.run(self, &claim)? == 1 {
+            crash_point!("enqueue.once-claimed");
             let appended = self.append(tx, message);
             if appended.is_err() {
                 // The caller may commit all the same; a key without a message would swallow the next try.

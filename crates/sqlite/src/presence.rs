@@ -10,6 +10,8 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use twobox_core::crash_point;
+
 /// Stands between an owner's name and the name of its process.
 const MARK: char = '@';
 const INFIX: &str = "-alive-";
@@ -33,6 +35,7 @@ impl Presence {
         remove_dead(database, now);
         let path = path_of(database, &name);
         let lock = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
+        crash_point!("presence.made");
         if lock.try_lock().is_err() {
             let _: Result<(), _> = std::fs::remove_file(&path);
             return None;
@@ -40,6 +43,7 @@ impl Presence {
         if !path.exists() {
             return None; // somebody took it for one that was left behind
         }
+        crash_point!("presence.shown");
         Some(Self { name, path, _lock: lock })
     }
 

@@ -74,6 +74,7 @@ pub(crate) fn migrate(connection: &Connection, prefix: &Prefix, sql: &Sql) -> Re
         let attempted =
             format!("migrate to {name}; is a table or view of that name already there? set a prefix");
         connection.execute_batch(&prefix.apply(migration)).map_err(wrap(&attempted))?;
+        crash_point!("migrate.tables-made");
         connection
             .prepare(&sql.meta_put)
             .and_then(|mut statement| {

@@ -36,9 +36,11 @@ impl SweepStore for Sqlite {
             forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
             purge(tx, plan.dedup_window, batch, &mut swept)?;
             tx.execute(&tx.sql.meta_put, params!["dedup_window", time::micros(plan.dedup_window)])?;
+            crash_point!("sweep.before-commit");
             Ok::<_, twobox_core::Error>(swept)
         })
         .await
+        .inspect(|_| crash_point!("sweep.committed"))
     }
 }
 
@@ -76,6 +78,7 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
             let part = last.min(cursor).min(first.saturating_add(SCAN_MAX));
             let values = params![source, destination, first, part, room];
             let trimmed = count(tx.execute(&tx.sql.trim_log, values)?);
+            crash_point!("sweep.log-trimmed");
             swept.trimmed += u64::try_from(trimmed).unwrap_or(0);
             room -= trimmed;
             if room > 0 && part < last {
@@ -89,6 +92,7 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
     crash_point!("sweep.trimmed");
     let gone = tx.query(&tx.sql.trim_over, [before.as_micros(), batch], |row| row.get::<i64>(0))?;
     for seq in &gone {
+        crash_point!("sweep.waiting-trimmed");
         tx.execute(&tx.sql.drop_attempts, [seq])?;
     }
     swept.more |= room <= 0 || count(gone.len()) >= batch;
@@ -98,6 +102,7 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
 fn forget_keys(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
     let forgotten = tx.execute(&tx.sql.sweep_once, [before.as_micros(), batch])?;
     swept.once_keys += u64::try_from(forgotten).unwrap_or(0);
+    crash_point!("sweep.keys-forgotten");
     swept.more |= count(forgotten) >= batch;
     Ok(())
 }
@@ -123,6 +128,7 @@ fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept)
         swept.purged += u64::try_from(purged).unwrap_or(0);
         crash_point!("sweep.purged");
         tx.execute(&tx.sql.raise_watermark, [peer, bound])?;
+        crash_point!("sweep.watermark-raised");
         swept.more |= rows >= room;
         room -= rows;
     }

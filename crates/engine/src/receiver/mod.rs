@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, InboxStore, KeyGate, Receive};
-use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result};
+use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result, crash_point};
 
 use self::in_flight::InFlight;
 use self::wave::Wave;
@@ -102,6 +102,7 @@ impl<S: InboxStore> Receiver<S> {
                     break;
                 }
             } else {
+                crash_point!("receiver.in-flight");
                 self.run_wave(&wave, &messages, deadline, budget, &mut gate, &mut answers).await?;
             }
             pending = wave.later;
@@ -124,6 +125,7 @@ impl<S: InboxStore> Receiver<S> {
         let (reached, deliveries) = wave.deliveries(&self.0, messages, prepare_until).await;
         let left = deadline.saturating_sub(self.0.timer.monotonic()).max(budget / 4);
         let got = self.0.store.process(deliveries, left).await?;
+        crash_point!("receiver.handled");
         if got.len() != reached.len() {
             return Err(Error::new(ErrorKind::Unavailable, "the store answered another number of messages"));
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate};
-use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, mutant};
+use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant};
 
 use super::in_flight::Handling;
 use super::{Inner, Prepare, Route};
@@ -134,5 +134,6 @@ async fn half<S: InboxStore>(
         return (at, Err(Refusal::retry("done before")));
     }
     let half = tokio::spawn(async move { prepare(message).await }).await;
+    crash_point!("receiver.prepared");
     (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
 }

@@ -1,9 +1,9 @@
 //! What happens to a relay, and what it makes of it.
 
-use twobox_core::Error;
 use twobox_core::ports::{
     Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled,
 };
+use twobox_core::{Error, crash_point};
 
 use super::lane::{Lane, Verdict};
 use super::reader::Target;
@@ -60,6 +60,7 @@ impl<S: OutboxStore> Run<S> {
                 self.reader.reading = false;
                 match result {
                     Ok(chunk) => {
+                        crash_point!("relay.log-read");
                         self.store_ahead =
                             chunk.now.as_micros().saturating_sub(self.relay.timer.now().as_micros());
                         self.reader.deliver(target, chunk, &mut self.lanes, &self.relay.options);
@@ -118,6 +119,7 @@ impl<S: OutboxStore> Run<S> {
     ) {
         self.taking = false;
         let Some(leases) = self.logged(result, "take lanes") else { return };
+        crash_point!("relay.leased");
         let valid_until = asked.saturating_add(self.relay.options.timing.lease);
         if let Some(lease) = leases.first() {
             self.reader.reopened(lease.epoch);
@@ -183,6 +185,7 @@ impl<S: OutboxStore> Run<S> {
         let Some(lane) = self.lane(of) else { return };
         match result {
             Ok(_) => {
+                crash_point!("relay.probe-answered");
                 lane.probe_answered();
                 self.show_outage(of, None);
             }

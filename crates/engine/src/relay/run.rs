@@ -145,6 +145,7 @@ impl<S: OutboxStore> Run<S> {
             released = self.relay.store.release_lanes(&leases) => released,
             () = timer.sleep(self.relay.options.shutdown_timeout) => Ok(()),
         };
+        crash_point!("relay.released");
         let _: Option<()> = self.logged(released, "give lanes back");
     }
 

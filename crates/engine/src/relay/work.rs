@@ -181,12 +181,17 @@ impl<S: OutboxStore> Run<S> {
         // A settlement that is about to be written shows what is being sent as well.
         if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
             let store = store.clone();
-            self.tasks.spawn(async move { Event::Shown(store.mark_sending(&lease, &upto).await) });
+            self.tasks.spawn(async move {
+                let shown = store.mark_sending(&lease, &upto).await;
+                crash_point!("relay.sending-shown");
+                Event::Shown(shown)
+            });
         }
         self.tasks.spawn(async move {
             let Request { batch, upto, messages, .. } = request;
             let sent = async {
                 if let Some(upto) = upto {
+                    crash_point!("relay.before-barrier");
                     store.make_durable(epoch, &upto).await?;
                 }
                 crash_point!("relay.before-send");
@@ -204,6 +209,7 @@ impl<S: OutboxStore> Run<S> {
         let Some(transport) = self.relay.transport(&link.destination) else { return };
         let (timer, timeout) = (Arc::clone(&self.relay.timer), self.relay.options.timing.request_timeout);
         self.tasks.spawn(async move {
+            crash_point!("relay.before-probe");
             Event::Probed(of, deliver(&transport, &link, Vec::new(), &*timer, timeout).await)
         });
     }
@@ -226,7 +232,10 @@ impl<S: OutboxStore> Run<S> {
                 lane.settling_waiting = true;
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
                 self.tasks.spawn(async move {
-                    Event::SettledWaiting(of, store.settle_waiting(&lease, outcomes).await)
+                    crash_point!("relay.before-settle-waiting");
+                    let settled = store.settle_waiting(&lease, outcomes).await;
+                    crash_point!("relay.after-settle-waiting");
+                    Event::SettledWaiting(of, settled)
                 });
             }
         }
@@ -261,7 +270,11 @@ impl<S: OutboxStore> Run<S> {
             None => tracing::info!(destination = %lease.link.destination, "lane flows again"),
         }
         let store = self.relay.store.clone();
-        self.tasks.spawn(async move { Event::Shown(store.hold_lane(&lease, outage.as_ref()).await) });
+        self.tasks.spawn(async move {
+            let shown = store.hold_lane(&lease, outage.as_ref()).await;
+            crash_point!("relay.outage-shown");
+            Event::Shown(shown)
+        });
     }
 }
 
@@ -310,6 +323,7 @@ async fn announce<S: OutboxStore>(
     let next = letters.last().filter(|_| letters.len() >= ANNOUNCE_MAX).map(|letter| letter.position.clone());
     let mut told = Vec::with_capacity(letters.len());
     for letter in letters {
+        crash_point!("relay.before-announce");
         let death = (letter.position.clone(), letter.died);
         let callback = Arc::clone(callback);
         // In a task of its own: a callback that panics has failed, and no more.
@@ -319,9 +333,10 @@ async fn announce<S: OutboxStore>(
             Err(error) => tracing::error!(%error, "the dead-letter callback panicked; it is called again"),
         }
     }
-    crash_point!("relay.announced");
     if !told.is_empty() {
+        crash_point!("relay.announced");
         store.announced(told).await?;
+        crash_point!("relay.after-announced");
     }
     Ok(next)
 }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
+use twobox_core::crash_point;
 
 use super::Service;
 use super::connections::{Connection, Connections, Phase, Place, Watched};
@@ -149,5 +150,6 @@ async fn answer(
     connection.enter(Phase::Busy);
     let reply = service.handle(request, connection).await;
     connection.enter(Phase::Answering);
+    crash_point!("http.before-answer");
     Ok(reply.into_response())
 }

@@ -14,7 +14,7 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::Answer;
 use twobox_core::signing::Refused;
 use twobox_core::wire::{self, Asker, Parsed, Probe, header};
-use twobox_core::{Destination, Error, Message};
+use twobox_core::{Destination, Error, Message, crash_point};
 
 use super::Service;
 use super::body::Read;
@@ -169,6 +169,7 @@ impl Service {
         headers: &HeaderMap,
         held: Held,
     ) -> Result<Vec<Answer>, Refusal> {
+        crash_point!("http.authenticated");
         let (count, budget) = (messages.len(), self.budget(headers));
         let receiving = self.receiver.receive(messages, budget);
         let receiving = Receiving(Some((receiving, held)));

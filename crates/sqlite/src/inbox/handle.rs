@@ -63,7 +63,10 @@ impl Handle for Delivery<SqliteHandler> {
             Err(Undo::Answer(answer)) => (answer, false),
             Err(Undo::Reject(error)) => match tx.savepoint(|tx| store_rejection(self, tx, peer, now, &error))
             {
-                Ok(()) => (Answer::Rejected { error }, true),
+                Ok(()) => {
+                    crash_point!("inbox.rejected");
+                    (Answer::Rejected { error }, true)
+                }
                 Err(failed) => (Answer::Retry { after: None, error: shorten(&failed.chain()) }, false),
             },
         }
@@ -103,6 +106,7 @@ fn attempt(
     } else {
         store_response(delivery, tx, (peer, row), now, &response)?;
     }
+    crash_point!("inbox.response-stored");
     Ok(Answer::Done(Some(response)))
 }
 
@@ -149,9 +153,14 @@ fn claim(
     match known.status {
         InboxStatus::Done if again && mutant!(ReplayRunsDone) => Ok(run_again(reclaim(delivery, tx, peer)?)),
         InboxStatus::Done => {
+            crash_point!("inbox.duplicate");
             Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
-        InboxStatus::Dead if again => Ok(run_again(reclaim(delivery, tx, peer)?)),
+        InboxStatus::Dead if again => {
+            let row = reclaim(delivery, tx, peer)?;
+            crash_point!("inbox.reclaimed");
+            Ok(run_again(row))
+        }
         InboxStatus::Dead | InboxStatus::Expired => {
             Ok(Claim::Known(Answer::Rejected { error: known.error.unwrap_or_else(|| "expired".into()) }))
         }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use twobox_core::id::IdMint;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterStore, Replay, Replayed};
-use twobox_core::{Destination, OrderingKey, Result, Source, Timestamp};
+use twobox_core::{Destination, OrderingKey, Result, Source, Timestamp, crash_point};
 
 use super::keys::refresh;
 use super::log::next_joined;
@@ -56,6 +56,7 @@ impl DeadLetterStore for Sqlite {
                 })
             })
             .await?;
+        crash_point!("replay.before-wake");
         self.state.wake();
         Ok(replayed)
     }
@@ -136,11 +137,15 @@ impl Sqlite {
             Replay::SameId => {
                 let joined = lane_of(tx, seq)?.map(|lane| next_joined(tx, lane)).transpose()?;
                 let values = params![seq, expires, joined, now];
-                tx.query_optional(&tx.sql.replay_same_id, values, |row| Ok((row.get(0)?, row.get(1)?)))?
+                let reopened =
+                    tx.query_optional(&tx.sql.replay_same_id, values, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                crash_point!("replay.reopened");
+                reopened
             }
             Replay::NewId => {
                 let id = IdMint::new(self.clock(), self.random()).mint();
                 tx.execute(&tx.sql.replay_new_id, params![seq, id.as_str(), now, expires])?;
+                crash_point!("replay.copied");
                 tx.query_optional(&tx.sql.mark_replayed, params![seq, id.as_str()], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })?

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use rusqlite::params;
-use twobox_core::Result;
 use twobox_core::lifecycle::{Next, Reason, State};
 use twobox_core::ports::{HeadPolicy, WaitingOutcome};
+use twobox_core::{Result, crash_point};
 
 use crate::SqliteTx;
 
@@ -65,5 +65,6 @@ pub(super) fn refresh(tx: &mut SqliteTx<'_>, lane: i64, key: &str, now: i64) -> 
     let head = tx.query_optional(&tx.sql.key_head, params![lane, key], |row| row.get::<i64>(0))?;
     let Some(head) = head else { return Ok(()) };
     tx.execute(&tx.sql.demote, params![lane, key, head])?;
+    crash_point!("settle.key-headless");
     tx.execute(&tx.sql.promote, params![head, now]).map(drop)
 }

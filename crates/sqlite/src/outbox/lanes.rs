@@ -106,6 +106,7 @@ impl Sqlite {
             let now = db.options.clock.now().as_micros();
             for (destination, first) in &found {
                 tx.execute(&tx.sql.insert_lane, params![source.as_str(), destination, now, first - 1])?;
+                crash_point!("lanes.discovered");
             }
             tx.execute(&tx.sql.meta_put, params![name, upto]).map(drop)
         })
@@ -146,6 +147,7 @@ impl Sqlite {
         for owner in owners.into_iter().flatten().filter(|owner| self.is_dead(owner)) {
             tracing::info!(%owner, source = %take.source, "the owner of lanes is dead; taking over");
             tx.execute(&tx.sql.free_lanes, params![take.source.as_str(), owner, now.as_micros()])?;
+            crash_point!("lanes.freed");
         }
         Ok(())
     }

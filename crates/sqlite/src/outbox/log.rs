@@ -195,6 +195,7 @@ impl Sqlite {
                 params![lease.lane.0, last, first, now.as_micros(), messages],
             )?;
         }
+        crash_point!("settle.receipts-inserted");
         let behind = self.move_to_waiting(tx, lease.lane.0, &settlement.waiting, now)?;
         crash_point!("settle.waiting-inserted");
         let died = u64::try_from(failed + expired).unwrap_or(0) + behind;

@@ -89,6 +89,7 @@ impl Sqlite {
                 }
                 let next = key.is_none().then_some(now);
                 tx.execute(&tx.sql.join_waiting, params![seq, joined, next])?;
+                crash_point!("waiting.joined");
                 if let Some(key) = key {
                     refresh(tx, lane, &key, now)?;
                 }

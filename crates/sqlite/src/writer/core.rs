@@ -136,6 +136,7 @@ impl Core {
             return Ok(());
         }
         self.careful = CAREFUL_GROUPS;
+        crash_point!("writer.before-run-again");
         for (mut queued, _) in ran.drain(..).rev() {
             queued.job.rolled_back();
             jobs.push_front(queued);
@@ -172,10 +173,14 @@ impl Core {
                 .begin(&open.connection)
                 .and_then(|()| barrier(&open.connection))
                 .map_err(wrap("sync"))?;
+            crash_point!("writer.before-lazy-sync");
             open.guard.commit(&open.connection).map_err(wrap("sync"))
         });
         match synced {
-            Ok(()) => self.unsynced_since = None,
+            Ok(()) => {
+                crash_point!("writer.lazy-synced");
+                self.unsynced_since = None;
+            }
             Err(error) if error.kind() == ErrorKind::Busy => {
                 let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             }
@@ -188,7 +193,9 @@ impl Core {
         let (options, file) = (&self.shared.options, self.shared.id());
         let open = self.open.as_mut().expect("ready() has opened it");
         open.set_mode(mode).map_err(Failure::Refused)?;
+        crash_point!("writer.before-begin");
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction")).map_err(Failure::Refused)?;
+        crash_point!("writer.begun");
         let inside = Inside::enter();
         let budget = Budget {
             clock: &*options.clock,
@@ -217,6 +224,9 @@ impl Core {
             }
             if budget.is_over() {
                 break;
+            }
+            if !jobs.is_empty() {
+                crash_point!("writer.between-jobs");
             }
         }
         drop(inside);
@@ -258,6 +268,7 @@ impl Core {
         match mode {
             Durability::Full => self.unsynced_since = None,
             Durability::ProcessCrash if classes.into_iter().any(|class| class != Class::Ephemeral) => {
+                crash_point!("writer.lazy-committed");
                 self.unsynced_since.get_or_insert(now);
             }
             Durability::ProcessCrash => {}
@@ -303,7 +314,10 @@ impl Core {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
         }
         tracing::debug!(%error, jobs = ran.len(), "a shared transaction failed; running its members apart");
-        for (mut queued, _) in ran {
+        for (at, (mut queued, _)) in ran.into_iter().enumerate() {
+            if at > 0 {
+                crash_point!("writer.between-apart");
+            }
             queued.job.rolled_back();
             match self.run_alone(&mut queued) {
                 Ok(Progress::Finished) => queued.job.answer(Ok(())),
@@ -364,7 +378,11 @@ impl Core {
     /// Tells everybody whose work is committed, and returns those who have more.
     fn answer(&mut self, ran: Ran) -> VecDeque<Queued> {
         let mut rest = VecDeque::new();
-        for (mut queued, progress) in ran {
+        crash_point!("writer.before-answers");
+        for (at, (mut queued, progress)) in ran.into_iter().enumerate() {
+            if at > 0 {
+                crash_point!("writer.between-answers");
+            }
             queued.job.committed();
             match progress {
                 Progress::Finished => queued.job.answer(Ok(())),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use twobox_core::{Error, ErrorKind, Result, mutant};
+use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
 
 use super::core::{Core, Open};
 use crate::error::wrap;
@@ -42,6 +42,7 @@ impl Core {
     fn recover(&mut self) -> Result<()> {
         let shared = std::sync::Arc::clone(&self.shared);
         let _closed = shared.readers.close_all();
+        crash_point!("recovery.closed");
         shared.check_file().inspect_err(|error| self.stopped = Some(error.to_string()))?;
         match bring_home(&shared) {
             Err(error) if error.kind() == ErrorKind::Busy => {
@@ -52,7 +53,9 @@ impl Core {
             }
             Err(error) => Err(error),
             Ok(()) => {
+                crash_point!("recovery.brought-home");
                 self.open = Some(Open::new(&shared)?);
+                crash_point!("recovery.reopened");
                 shared.next_epoch();
                 tracing::warn!("the database was reopened after a failed commit");
                 Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Result, crash_point};
 
 use super::core::Core;
 use super::queue::{Queue, Queued};
@@ -166,6 +166,7 @@ impl Checkpointer {
     fn run(&self, shared: &Shared) {
         while self.wait_for_request() {
             let copied = shared.readers.with_checkpointer(|connection| checkpoint(connection, "PASSIVE"));
+            crash_point!("checkpoint.copied");
             if let Err(error) = copied {
                 tracing::warn!(error = %error.chain(), "cannot checkpoint");
                 // A failed sync inside a checkpoint is as bad as one inside a commit.
@@ -203,6 +204,7 @@ impl Core {
         let patient = self.shared.options.busy_timeout;
         let restarted = open.connection.busy_timeout(Duration::ZERO).and_then(|()| {
             let result = open.guard.unguarded(|| checkpoint(&open.connection, "RESTART"));
+            crash_point!("checkpoint.restarted");
             open.connection.busy_timeout(patient)?;
             Ok(result)
         });

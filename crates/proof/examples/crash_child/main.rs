@@ -1,0 +1,131 @@
+//! A shop and its billing, as a process that a test lets die at a crash point and starts again.
+//!
+//! `crash_child SHOP BILLING` (the two files may be one): places the orders that are missing, each together with its
+//! message, delivers everything, replays what was mended, cleans up, delivers everything once more as a network would
+//! that repeats itself, and ends well once nothing is left to do.
+
+mod billing;
+mod orders;
+mod shop;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use twobox_core::ports::{DeadLetterFilter, DeadLetterStore, Listen, Replay, SweepPlan, SweepStore};
+use twobox_core::{BoxError, Destination, Endpoint, Error};
+use twobox_engine::{Receiver, Shutdown};
+use twobox_http::HttpServer;
+use twobox_sqlite::Sqlite;
+
+use crate::orders::{MEND, ORDERS, RENEW};
+
+/// Messages that are not through yet. What waits behind a dead letter is through only after the replay.
+const OPEN_AT_FIRST: &str = "
+    SELECT (SELECT count(*) FROM outbox_messages AS m WHERE status NOT IN ('Sent', 'Failed')
+            AND NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.message_id = m.message_id AND o.kind = 'behind'))";
+const OPEN: &str = "SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed')";
+/// Deaths that nobody was told of.
+const UNTOLD: &str = "
+    SELECT count(*) FROM orders
+    WHERE kind = 'doomed' AND message_id NOT IN (SELECT message_id FROM callbacks)";
+
+/// Longer than anything takes that works.
+const EVER: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let paths: Vec<String> = std::env::args().skip(1).collect();
+    let [shop_path, billing_path] = paths.as_slice() else {
+        return Err("usage: crash_child SHOP BILLING".into());
+    };
+    let shop = open(Path::new(shop_path), &shop::TABLES).await?;
+    let billing = open(Path::new(billing_path), &billing::TABLES).await?;
+    shop::place(&shop, 0..ORDERS / 2).await?;
+    shop::place_beside_poison(&shop, ORDERS / 2..ORDERS / 2 + 3).await?;
+
+    let receiver = billing::receiver(&billing)?;
+    let service = Service { shop: &shop, receiver: &receiver };
+    // The rest is placed while messages flow.
+    service.deliver(&[OPEN_AT_FIRST, UNTOLD], rest(&shop)).await?;
+    billing::mend(&billing).await?;
+    replay(&shop, MEND, Replay::SameId).await?;
+    replay(&shop, RENEW, Replay::NewId).await?;
+    service.deliver(&[OPEN, UNTOLD], async { Ok(()) }).await?;
+
+    // Only now: a dedup window of zero is safe when nothing will be delivered for the first time.
+    sweep(&shop).await?;
+    sweep(&billing).await?;
+    billing::echo(&shop, &receiver).await
+}
+
+async fn open(path: &Path, tables: &'static [&'static str]) -> Result<Sqlite, Error> {
+    // A short write-ahead log, so that it is copied and started again on the way.
+    let db = Sqlite::builder().wal_pages_max(1).open(path).await?;
+    db.migrate().await?;
+    db.transaction(move |tx| tables.iter().try_for_each(|sql| tx.execute(sql, []).map(drop))).await?;
+    Ok(db)
+}
+
+/// Places what is missing of the last orders, and then lets a commit fail: in one life of many, because the relay takes
+/// its time to trust the store again.
+async fn rest(shop: &Sqlite) -> Result<(), BoxError> {
+    if shop::place_together(shop, ORDERS / 2 + 3..ORDERS).await? > 0 {
+        shop::fail_a_commit(shop).await?;
+    }
+    Ok(())
+}
+
+/// The relay of shop and the server of billing.
+struct Service<'a> {
+    shop: &'a Sqlite,
+    receiver: &'a Receiver<Sqlite>,
+}
+
+impl Service<'_> {
+    /// Delivers, does something meanwhile, and stops once all of these count nothing.
+    async fn deliver(
+        &self,
+        counts: &[&str],
+        meanwhile: impl Future<Output = Result<(), BoxError>>,
+    ) -> Result<(), BoxError> {
+        let (handle, mut shutdown) = Shutdown::new();
+        let server = HttpServer::signed("127.0.0.1:0", shop::keyrings()?).await?;
+        let relay = shop::relay(self.shop, server.local_addr(), self.receiver)?;
+        let relaying = tokio::spawn(relay.run(shutdown.clone()));
+        let stop = Box::pin(async move { shutdown.requested().await });
+        let serving = server.serve(Destination::new("billing")?, Arc::new(self.receiver.clone()), stop);
+        let serving = tokio::spawn(serving);
+        meanwhile.await?;
+        tokio::time::timeout(EVER, through(self.shop.path(), counts)).await??;
+        handle.request();
+        relaying.await?;
+        Ok(serving.await?)
+    }
+}
+
+/// Waits until all of these count nothing.
+async fn through(shop: &Path, counts: &[&str]) -> Result<(), BoxError> {
+    let look = Connection::open(shop)?;
+    let left = |sql: &&str| look.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap_or(1);
+    while counts.iter().map(left).sum::<i64>() > 0 {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn replay(shop: &Sqlite, endpoint: &str, replay: Replay) -> Result<(), Error> {
+    let filter = DeadLetterFilter { endpoint: Some(Endpoint::new(endpoint)?), ..DeadLetterFilter::default() };
+    while shop.replay(&filter, replay, Duration::from_secs(3600), 1).await?.more {}
+    Ok(())
+}
+
+async fn sweep(db: &Sqlite) -> Result<(), Error> {
+    let (sent_retention, dedup_window, once_retention) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let plan = SweepPlan { sent_retention, dedup_window, once_retention, batch: 8 };
+    while db.sweep(&plan).await?.more {}
+    Ok(())
+}
