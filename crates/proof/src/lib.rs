@@ -5,6 +5,8 @@
 //!
 //! | module | shows |
 //! | --- | --- |
+//! | [`kills`] | what two services of the shipped program have in their databases after thousands of kills |
 //! | [`powercut`] | what every crash image of a workload contains, on the sender's and on the receiver's side |
 
+pub mod kills;
 pub mod powercut;

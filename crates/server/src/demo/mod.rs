@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     /// Decides who is killed when, and which connections are cut. Default: a new one each time.
     #[arg(long)]
     seed: Option<u64>,
+    /// Most milliseconds between two faults. With 0, whoever is next is killed as soon as a request is in flight.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    pause_max_ms: u64,
     /// Keeps the two databases and says where they are.
     #[arg(long)]
     keep: bool,

@@ -11,6 +11,9 @@ pub(super) const SHOP: &str = "shop";
 /// The service that writes invoices.
 pub(super) const BILLING: &str = "billing";
 
+/// What the ids of messages about orders begin with.
+pub(super) const ORDER: &str = "order-";
+
 /// Holds the secret both sign with; made anew for every demonstration.
 pub(super) const SECRET: &str = "TWOBOX_DEMO_SECRET";
 

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use super::order::ORDER;
 use crate::Result;
 
 /// Carries bytes from shop to billing and back.
@@ -64,7 +65,7 @@ impl Proxy {
         self.state.to_drop.store(0, Ordering::Relaxed);
     }
 
-    /// Requests that have not been answered yet.
+    /// Requests with orders that have not been answered yet.
     pub(super) fn in_flight(&self) -> u64 {
         self.state.in_flight.load(Ordering::Relaxed)
     }
@@ -113,6 +114,11 @@ impl Drop for InFlight {
     }
 }
 
+/// Whether these are bytes of a request with orders: a probe has none, and to hit one proves nothing.
+fn has_orders(bytes: &[u8]) -> bool {
+    bytes.windows(ORDER.len()).any(|window| window == ORDER.as_bytes())
+}
+
 /// Carries one connection. Whatever breaks it closes both ends.
 async fn carry(mut shop: TcpStream, state: Arc<State>) {
     let address = *state.billing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +136,9 @@ async fn carry(mut shop: TcpStream, state: Arc<State>) {
                     return;
                 }
                 Ok(count) if count > 0 => {
-                    in_flight.get_or_insert_with(|| InFlight::new(&state));
+                    if has_orders(&request[..count]) {
+                        in_flight.get_or_insert_with(|| InFlight::new(&state));
+                    }
                     billing.write_all(&request[..count]).await
                 }
                 _ => return,

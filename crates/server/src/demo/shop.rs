@@ -8,16 +8,17 @@ use std::time::Duration;
 use clap::Args;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use twobox::{Http, MessageId, Outbox, Signal, Sqlite, Twobox};
+use twobox::{Http, MessageId, Outbox, Policy, RelayOptions, Signal, Sqlite, Twobox};
 
 use super::child::parent_is_gone;
-use super::order::{BILLING, OrderPlaced, SHOP, keyring};
+use super::order::{BILLING, ORDER, OrderPlaced, SHOP, keyring};
 use crate::Result;
 
 /// Customers at a time.
 const CUSTOMERS: usize = 32;
 /// Orders are let in this often.
 const BEAT: Duration = Duration::from_millis(10);
+const PROBE_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct ShopArguments {
@@ -49,6 +50,7 @@ pub(crate) async fn run(arguments: ShopArguments) -> Result<()> {
         .await?;
     let shop = Twobox::builder(SHOP, &db)
         .destination(BILLING, Http::signed(&arguments.billing, keyring()?)?)
+        .relay(RelayOptions { probe: probe(), ..RelayOptions::default() })
         .build()?;
     let running = shop.start();
     let outbox = shop.outbox();
@@ -62,6 +64,11 @@ pub(crate) async fn run(arguments: ShopArguments) -> Result<()> {
     }
     running.shutdown().await;
     Ok(())
+}
+
+/// How often billing is asked whether it is back: often, because it is down on purpose and never for long.
+fn probe() -> Policy {
+    Policy::default().base(PROBE_EVERY).max(PROBE_EVERY * 4).jitter(PROBE_EVERY)
 }
 
 /// Places what is missing, at the given rate.
@@ -115,7 +122,7 @@ async fn place_one(db: &Sqlite, outbox: &Outbox) -> Result<()> {
             |row| Ok(OrderPlaced { order: row.get(0)?, cents: row.get(1)? }),
         )?;
         orders.iter().try_for_each(|placed| {
-            let id = MessageId::new(format!("order-{}", placed.order))?;
+            let id = MessageId::new(format!("{ORDER}{}", placed.order))?;
             outbox.enqueue(tx, &placed.to(BILLING)?.id(id)).map(drop)
         })
     })

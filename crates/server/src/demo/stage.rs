@@ -18,10 +18,11 @@ use super::proxy::Proxy;
 use super::report::Outcome;
 use crate::Result;
 
-/// Between two faults there is at most this much time.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// What the average fault takes, restart included. Orders are placed over the time all faults take.
-const FAULT_TAKES: Duration = Duration::from_millis(350);
+/// What the average fault takes beyond the pause before it, restart included. Orders are placed over the time all
+/// faults take.
+const FAULT_TAKES: Duration = Duration::from_millis(100);
+/// Half of the kills come this much later than the beginning of a request, at most: a request has many moments.
+const LINGER_MAX: Duration = Duration::from_millis(4);
 /// Somebody who is to be killed in the middle of a request is given this long to begin one.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// After everything was healed, the rest must arrive within this time.
@@ -38,6 +39,7 @@ pub(super) struct Stage {
     duplicates: PathBuf,
     messages: u64,
     kills: u32,
+    pause_max: Duration,
     seed: u64,
     secret: String,
     proxy: Proxy,
@@ -59,6 +61,7 @@ impl Stage {
             duplicates: folder.join("duplicates"),
             messages: arguments.messages,
             kills: arguments.kills,
+            pause_max: Duration::from_millis(arguments.pause_max_ms),
             seed,
             secret: fresh_secret(),
             proxy: Proxy::start().await?,
@@ -71,13 +74,20 @@ impl Stage {
     pub(super) async fn play(mut self) -> Result<Outcome> {
         let clock = SystemClock::default();
         let start = clock.monotonic();
-        let mut cast = Cast { billing: self.start_billing().await?, shop: self.start_shop().await? };
+        let per_second = self.orders_per_second()?;
+        let mut cast =
+            Cast { billing: self.start_billing().await?, shop: self.start_shop(per_second).await? };
         let auditor = self.auditor().await?;
         let mut chance = Chance::new(self.seed);
         for fault in plan(self.kills, &mut chance) {
             cast = self.cause(fault, cast, &auditor, &mut chance).await?;
         }
         self.proxy.heal();
+        if self.kills > 0 {
+            // Nothing is left to be spread over the faults.
+            cast.shop.stop().await?;
+            cast.shop = self.start_shop(UNLIMITED).await?;
+        }
         self.drain(&mut cast, &auditor).await?;
         let took = clock.monotonic() - start;
         cast.shop.stop().await?;
@@ -98,14 +108,16 @@ impl Stage {
         })
     }
 
-    async fn start_shop(&self) -> Result<Service> {
-        let per_second = match self.kills {
-            0 => UNLIMITED,
-            kills => {
-                let millis = u128::from(kills) * 5 / 2 * FAULT_TAKES.as_millis();
-                u64::try_from(u128::from(self.messages) * 1000 / millis)?.max(100)
-            }
-        };
+    /// As many as let orders flow for as long as there are faults.
+    fn orders_per_second(&self) -> Result<u64> {
+        if self.kills == 0 {
+            return Ok(UNLIMITED);
+        }
+        let millis = u128::from(self.kills) * 5 / 2 * (FAULT_TAKES + self.pause_max / 2).as_millis();
+        Ok(u64::try_from(u128::from(self.messages) * 1000 / millis)?.max(100))
+    }
+
+    async fn start_shop(&self, per_second: u64) -> Result<Service> {
         let arguments = [
             "demo-shop".into(),
             format!("--database={}", self.shop_db.display()),
@@ -149,18 +161,18 @@ impl Stage {
         auditor: &Auditor,
         chance: &mut Chance,
     ) -> Result<Cast> {
-        tokio::time::sleep(chance.time_below(PAUSE_MAX)).await;
+        tokio::time::sleep(chance.time_below(self.pause_max)).await;
         self.show(auditor)?;
         match fault {
             Fault::Cut => self.proxy.cut_one(),
             Fault::DropAnswer => self.proxy.drop_one(),
             Fault::KillShop => {
-                self.aim().await;
+                self.aim(chance).await;
                 cast.shop.kill().await?;
-                cast.shop = self.start_shop().await?;
+                cast.shop = self.start_shop(self.orders_per_second()?).await?;
             }
             Fault::KillBilling => {
-                self.aim().await;
+                self.aim(chance).await;
                 cast.billing.kill().await?;
                 cast.billing = self.start_billing().await?;
             }
@@ -168,9 +180,12 @@ impl Stage {
         Ok(cast)
     }
 
-    /// Waits for a request, so that the kill hits it.
-    async fn aim(&mut self) {
+    /// Waits for a request, so that the kill hits it: at once, or some time after it has begun.
+    async fn aim(&mut self, chance: &mut Chance) {
         self.proxy.until_in_flight(REQUEST_WAIT).await;
+        if chance.below(2) == 0 {
+            tokio::time::sleep(chance.time_below(LINGER_MAX)).await;
+        }
         self.kills_done += 1;
         self.kills_in_flight += u32::from(self.proxy.in_flight() > 0);
     }
