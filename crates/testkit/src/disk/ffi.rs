@@ -43,6 +43,8 @@ struct State {
     fault: Option<Fault>,
     struck: u64,
     is_off: bool,
+    /// So many more writes and syncs reach the disk.
+    off_after: Option<u64>,
     chance: u64,
 }
 
@@ -133,6 +135,17 @@ impl Disk {
         lock(&self.state).is_off = true;
     }
 
+    /// Cuts the power once so many more writes and syncs have reached the disk: in the middle of a commit, say.
+    pub fn power_off_after(&self, steps: u64) {
+        lock(&self.state).off_after = Some(steps);
+    }
+
+    /// Whether the power is off.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        lock(&self.state).is_off
+    }
+
     /// What is on the disk if the power was cut now.
     #[must_use]
     pub fn image(&self, cut: Cut, random: &SeededRandom) -> Image {
@@ -158,6 +171,7 @@ impl Disk {
         }
         state.record = Record { base, ops: Vec::new() };
         state.is_off = false;
+        state.off_after = None;
         state.fault = None;
         Ok(())
     }
@@ -186,6 +200,10 @@ impl fmt::Debug for Disk {
 impl State {
     /// Whether this call is to fail, because the power is off or because it was asked for.
     fn fails(&mut self, kind: Kind) -> bool {
+        if kind != Kind::Read && !self.is_off {
+            self.is_off = self.off_after == Some(0);
+            self.off_after = self.off_after.and_then(|steps| steps.checked_sub(1));
+        }
         let strikes = self.fault.as_mut().is_some_and(|fault| fault.strikes(kind));
         self.struck += u64::from(strikes);
         strikes || (self.is_off && kind != Kind::Read)
