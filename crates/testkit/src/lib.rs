@@ -7,6 +7,7 @@
 //! - [`ScriptedTransport`]: answers as the test says, and remembers what it was given.
 //! - [`example`]: finds a program that a test starts as a process.
 //! - `disk` (feature `disk`): a disk for SQLite whose power can be cut at any step.
+//! - [`history`]: what happened in a run, and one judge of whether it kept the promise.
 //! - [`crash`]: runs a program that dies at a named crash point.
 
 mod clock;
@@ -14,6 +15,7 @@ pub mod conformance;
 pub mod crash;
 #[cfg(feature = "disk")]
 pub mod disk;
+pub mod history;
 mod program;
 mod transport;
 mod wait;

@@ -1,0 +1,230 @@
+//! Histories written by hand: correct ones, and one for each way of breaking the promise.
+
+use super::*;
+use twobox_core::ports::HeadPolicy;
+
+const RULES: Rules = Rules { attempts_max: 3, head_policy: HeadPolicy::Block };
+
+fn at(events: Vec<(&str, Event)>) -> History {
+    let history = History::new();
+    for (n, (node, event)) in (0_u64..).zip(events) {
+        history.push(Duration::from_millis(n), &node.into(), event);
+    }
+    history
+}
+
+fn order(id: &str) -> Order {
+    Order { id: id.into(), destination: "billing".into(), ..Order::default() }
+}
+
+fn begun(order: Order) -> (&'static str, Event) {
+    ("shop", Event::Begun(order))
+}
+
+fn row(id: &str, place: i64) -> (&'static str, Event) {
+    ("shop", Event::Row { id: id.into(), place })
+}
+
+fn effect(id: &str, place: i64) -> (&'static str, Event) {
+    ("billing", Event::Effect { id: id.into(), of: id.into(), place })
+}
+
+fn stands(id: &str, standing: Standing) -> (&'static str, Event) {
+    ("shop", Event::Stands { id: id.into(), of: id.into(), standing })
+}
+
+fn dead(id: &str, reason: &str) -> (&'static str, Event) {
+    stands(id, Standing::Dead(reason.into()))
+}
+
+fn answered(id: &str, reply: Reply) -> (&'static str, Event) {
+    ("billing", Event::Answered(id.into(), reply))
+}
+
+/// The clauses that are broken.
+fn broken(events: Vec<(&str, Event)>, rules: &Rules) -> Vec<Clause> {
+    match check(&at(events), rules) {
+        Ok(_) => Vec::new(),
+        Err(findings) => findings.iter().map(|finding| finding.clause).collect(),
+    }
+}
+
+/// A message that went well.
+fn well(id: &str, place: i64) -> Vec<(&'static str, Event)> {
+    vec![
+        begun(order(id)),
+        ("shop", Event::Enqueued(id.into())),
+        ("shop", Event::Sent(id.into())),
+        answered(id, Reply::Done),
+        ("shop", Event::Acknowledged(id.into())),
+        row(id, place),
+        effect(id, place),
+        stands(id, Standing::Sent),
+    ]
+}
+
+#[test]
+fn a_run_that_went_well_is_counted() {
+    let mut events = [well("a", 1), well("b", 2)].concat();
+    events.push(answered("b", Reply::Duplicate));
+    let summary = check(&at(events), &RULES).unwrap();
+    let expected = Summary { committed: 2, effects: 2, acknowledged: 2, duplicates: 1, dead: 0 };
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn the_text_is_one_line_per_event() {
+    let mut keyed = order("a");
+    keyed.key = Some("k".into());
+    keyed.mortal = true;
+    let history = at(vec![begun(keyed), answered("a", Reply::Done)]);
+    assert_eq!(
+        history.text(),
+        "           0 shop begun a to billing key k mortal\n        1000 billing answered a done\n"
+    );
+}
+
+#[test]
+fn s2_a_loss_is_found() {
+    assert_eq!(broken(vec![begun(order("a")), row("a", 1)], &RULES), [Clause::Lost]);
+    let sent = vec![begun(order("a")), row("a", 1), stands("a", Standing::Sent)];
+    assert_eq!(broken(sent, &RULES), [Clause::Lost], "sent, but no effect");
+    let told = vec![begun(order("a")), ("shop", Event::Enqueued("a".into()))];
+    assert_eq!(broken(told, &RULES), [Clause::Lost], "the author's row is gone");
+    let dead = vec![begun(order("a")), row("a", 1), answered("a", Reply::Rejected), dead("a", "rejected")];
+    assert_eq!(broken(dead, &RULES), [], "dead with a reason is not lost");
+    let unknown = vec![begun(order("a")), ("shop", Event::Unknown("a".into()))];
+    assert_eq!(broken(unknown, &RULES), [], "it was not committed");
+}
+
+#[test]
+fn s3_an_effect_that_happens_twice_is_found() {
+    let events = [well("a", 1), vec![effect("a", 2)]].concat();
+    assert_eq!(broken(events, &RULES), [Clause::Twice]);
+}
+
+#[test]
+fn s1_an_effect_without_a_commit_is_found() {
+    assert_eq!(broken(vec![effect("a", 1)], &RULES), [Clause::Unfounded], "nobody knows it");
+    let uncommitted = vec![begun(order("a")), effect("a", 1)];
+    assert_eq!(broken(uncommitted, &RULES), [Clause::Unfounded]);
+    let refused = [well("a", 1), vec![("shop", Event::Refused("a".into()))]].concat();
+    assert_eq!(broken(refused, &RULES), [Clause::Unfounded]);
+    let mut elsewhere = well("a", 1);
+    elsewhere[6].0 = "shop";
+    assert_eq!(broken(elsewhere, &RULES), [Clause::Unfounded]);
+}
+
+fn keyed(id: &str) -> Order {
+    Order { key: Some("k".into()), ..order(id) }
+}
+
+fn in_wrong_order() -> Vec<(&'static str, Event)> {
+    let rows = vec![row("a", 1), row("b", 2), effect("b", 1), effect("a", 2)];
+    [vec![begun(keyed("a")), begun(keyed("b"))], rows].concat()
+}
+
+#[test]
+fn l4_a_message_that_overtakes_another_of_its_key_is_found() {
+    assert_eq!(broken(in_wrong_order(), &RULES), [Clause::Order]);
+    let mut other_key = in_wrong_order();
+    other_key[1] = begun(Order { key: Some("other".into()), ..order("b") });
+    assert_eq!(broken(other_key, &RULES), []);
+}
+
+#[test]
+fn l5_a_scheduled_message_is_no_part_of_its_key() {
+    let mut events = in_wrong_order();
+    events[0] = begun(Order { scheduled: true, ..keyed("a") });
+    assert_eq!(broken(events, &RULES), []);
+}
+
+#[test]
+fn s12_a_dead_message_may_be_late_only_if_its_key_went_on_without_it() {
+    let replayed = [in_wrong_order(), vec![("shop", Event::Replayed("a".into()))]].concat();
+    assert_eq!(broken(replayed.clone(), &RULES), [Clause::Order], "the key waits");
+    let released = [replayed.clone(), vec![("shop", Event::Released("k".into()))]].concat();
+    assert_eq!(broken(released, &RULES), []);
+    for head_policy in [HeadPolicy::StepOver, HeadPolicy::FailKey] {
+        assert_eq!(broken(replayed.clone(), &Rules { head_policy, ..RULES }), []);
+        assert_eq!(
+            broken(in_wrong_order(), &Rules { head_policy, ..RULES }),
+            [Clause::Order],
+            "it never died"
+        );
+    }
+}
+
+#[test]
+fn l3_what_is_still_open_at_the_end_is_found() {
+    let mut events = well("a", 1);
+    events[7] = stands("a", Standing::Open);
+    assert_eq!(broken(events, &RULES), [Clause::Open]);
+}
+
+#[test]
+fn s2_an_acknowledgement_without_an_effect_is_found() {
+    let mut events = well("a", 1);
+    events[6] = dead("a", "too-old");
+    events.push(answered("a", Reply::TooOld));
+    assert_eq!(broken(events, &RULES), [Clause::Hollow], "it is dead, so not lost, but it was acknowledged");
+    let mut forgotten = well("a", 1);
+    forgotten.insert(5, ("billing", Event::Recovered(Vec::new())));
+    assert_eq!(broken(forgotten, &RULES), [Clause::Hollow], "done again later, but it was gone in between");
+    let mut other = well("a", 1);
+    other.insert(5, ("shop", Event::Recovered(Vec::new())));
+    other.insert(2, ("billing", Event::Recovered(Vec::new())));
+    assert_eq!(broken(other, &RULES), []);
+}
+
+#[test]
+fn l8_two_messages_of_one_once_key_are_found() {
+    let once = |id: &str| begun(Order { once: Some("o".into()), ..order(id) });
+    let mut events = [well("a", 1), well("b", 2)].concat();
+    (events[0], events[8]) = (once("a"), once("b"));
+    assert_eq!(broken(events.clone(), &RULES), [Clause::Once]);
+    events.truncate(9);
+    assert_eq!(broken(events, &RULES), []);
+}
+
+#[test]
+fn l3_a_death_without_a_cause_is_found() {
+    let dies = |reason: &str, extra: Vec<(&'static str, Event)>| {
+        let events = vec![begun(order("a")), row("a", 1), dead("a", reason)];
+        broken([events, extra].concat(), &RULES)
+    };
+    for reason in
+        ["attempts-exhausted", "rejected", "too-old", "conflict", "key-failed", "expired", "no-route"]
+    {
+        assert_eq!(dies(reason, Vec::new()), [Clause::Cause], "{reason}");
+    }
+    let sent = ("shop", Event::Sent("a".into()));
+    assert_eq!(
+        dies("attempts-exhausted", vec![sent.clone(); 2]),
+        [Clause::Cause],
+        "an outage charges nobody"
+    );
+    assert_eq!(dies("attempts-exhausted", vec![sent; 3]), []);
+    let mortal = vec![begun(Order { mortal: true, ..order("a") }), row("a", 1), dead("a", "expired")];
+    assert_eq!(broken(mortal, &RULES), []);
+}
+
+#[test]
+fn l10_a_new_id_needs_an_operator() {
+    let again = ("billing", Event::Effect { id: "new".into(), of: "a".into(), place: 2 });
+    let events = [well("a", 1), vec![again]].concat();
+    assert_eq!(broken(events.clone(), &RULES), [Clause::Unfounded, Clause::Twice]);
+    let replayed = [events, vec![("shop", Event::ReplayedAsNew("a".into()))]].concat();
+    assert_eq!(broken(replayed, &RULES), []);
+}
+
+#[test]
+fn rf_08_what_a_handler_enqueues_is_committed_with_its_effect() {
+    let child = Order { parent: Some("a".into()), destination: "shop".into(), ..order("f-a") };
+    let follow = ("billing", Event::Begun(child));
+    let its_effect = ("shop", Event::Effect { id: "f-a".into(), of: "f-a".into(), place: 1 });
+    let whole = [well("a", 1), vec![follow.clone(), its_effect.clone()]].concat();
+    assert_eq!(broken(whole, &RULES), []);
+    assert_eq!(broken([well("a", 1), vec![follow.clone()]].concat(), &RULES), [Clause::Lost]);
+    assert_eq!(broken(vec![begun(order("a")), follow, its_effect], &RULES), [Clause::Unfounded]);
+}
