@@ -1,12 +1,15 @@
 //! Evidence for what Twobox promises.
 //!
 //! Nothing here is simulated that can be real: the store, the engines and SQLite are those that ship; what is ours is
-//! the disk below them, which remembers every step and can lose power at each.
+//! the disk below them, which remembers every step and can lose power at each, and the network, clock and chance
+//! around them, which come from a seed.
 //!
 //! | module | shows |
 //! | --- | --- |
 //! | [`kills`] | what two services of the shipped program have in their databases after thousands of kills |
 //! | [`powercut`] | what every crash image of a workload contains, on the sender's and on the receiver's side |
+//! | [`world`] | that two nodes keep the promise through everything that can go wrong at once |
 
 pub mod kills;
 pub mod powercut;
+pub mod world;

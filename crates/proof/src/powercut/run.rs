@@ -76,13 +76,13 @@ impl Side {
 }
 
 /// In memory if there is such a place: what survives is decided by the record, not by the machine.
-pub(super) fn folder() -> std::io::Result<TempDir> {
+pub(crate) fn folder() -> std::io::Result<TempDir> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
 /// A runtime on which time jumps to the next timer.
-pub(super) fn runtime() -> std::io::Result<Runtime> {
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 

@@ -1,0 +1,63 @@
+//! What the databases say at the end.
+
+use std::sync::atomic::Ordering;
+
+use twobox_core::{Error, ErrorKind};
+use twobox_testkit::history::{Event, Standing};
+
+use super::process::{Node, Process};
+use super::stage::Stage;
+use super::tally::Kind;
+
+const OPEN: &str = "SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed', 'Expired')";
+const ROWS: &str = "SELECT id, place FROM orders ORDER BY place";
+const EFFECTS: &str = "SELECT id, of, place FROM effects ORDER BY place";
+const STANDS: &str = "
+    SELECT m.message_id, trim(CAST(m.payload AS TEXT), '\"'), m.status, w.reason
+    FROM outbox_messages AS m LEFT JOIN outbox_waiting AS w ON w.seq = m.seq
+    ORDER BY m.seq";
+
+/// How many messages of a node are neither sent nor dead.
+pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
+    let count = process
+        .db
+        .transaction::<_, Error, _>(|tx| tx.query_optional(OPEN, [], |row| row.get(0)).map(Option::unwrap_or_default))
+        .await;
+    if count.as_ref().is_err_and(|error| error.kind() == ErrorKind::Stopped) {
+        process.is_broken.store(true, Ordering::SeqCst);
+    }
+    count
+}
+
+/// Appends everything a node's database says.
+pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Result<(), Error> {
+    let events = process.db.transaction::<_, Error, _>(|tx| {
+        let mut events =
+            tx.query(ROWS, [], |row| Ok(Event::Row { id: row.get(0)?, place: row.get(1)? }))?;
+        events.extend(tx.query(EFFECTS, [], |row| {
+            Ok(Event::Effect { id: row.get(0)?, of: row.get(1)?, place: row.get(2)? })
+        })?);
+        events.extend(tx.query(STANDS, [], |row| {
+            let (status, reason): (String, Option<String>) = (row.get(2)?, row.get(3)?);
+            let standing = match status.as_str() {
+                "Sent" => Standing::Sent,
+                "Failed" | "Expired" => Standing::Dead(reason.unwrap_or_default()),
+                _ => Standing::Open,
+            };
+            Ok(Event::Stands { id: row.get(0)?, of: row.get(1)?, standing })
+        })?);
+        Ok(events)
+    });
+    let events = events.await?;
+    count_swept(stage, &events);
+    events.into_iter().for_each(|event| stage.note(&node.name, event));
+    Ok(())
+}
+
+/// Rows of authors whose messages stand nowhere any more.
+fn count_swept(stage: &Stage, events: &[Event]) {
+    let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+    let rows = count(|event| matches!(event, Event::Row { .. }));
+    let stands = count(|event| matches!(event, Event::Stands { .. }));
+    (stands..rows).for_each(|_| stage.count(Kind::Swept));
+}

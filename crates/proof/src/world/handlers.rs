@@ -1,0 +1,127 @@
+//! Handlers: they write an effect, and then all sorts of things happen to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use twobox_core::{
+    Consumer, Endpoint, Error, HandlerResult, Message, MessageId, NewMessage, OrderingKey, Refusal, Response,
+    Source, Stamp,
+};
+use twobox_engine::Receiver;
+use twobox_engine::receiver::{Prepare, Route};
+use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
+
+use super::clock::ProcessClock;
+use super::process::Node;
+use super::stage::Stage;
+use super::tally::Kind;
+
+/// Has an effect.
+pub(super) const PLAIN: &str = "Plain";
+/// Has an effect and enqueues a message for whoever sent it.
+pub(super) const FOLLOWED: &str = "Followed";
+/// Takes its time before its transaction.
+pub(super) const SLOW: &str = "Slow";
+
+/// What a handler needs.
+struct Work {
+    stage: Arc<Stage>,
+    peer: Arc<str>,
+    db: Sqlite,
+    clock: Arc<ProcessClock>,
+    stamp: Stamp,
+}
+
+pub(super) fn receiver(
+    stage: &Arc<Stage>,
+    node: &Arc<Node>,
+    db: &Sqlite,
+    clock: &Arc<ProcessClock>,
+    ended: watch::Receiver<bool>,
+) -> Result<Receiver<Sqlite>, Error> {
+    let work = Arc::new(Work {
+        stage: Arc::clone(stage),
+        peer: Arc::clone(&node.peer),
+        db: db.clone(),
+        clock: Arc::clone(clock),
+        stamp: Stamp::new(Source::new(&*node.name)?, Arc::clone(clock) as _, db.random()),
+    });
+    let handler = |follows: bool| {
+        let work = Arc::clone(&work);
+        SqliteHandler::new(move |tx, message| work.handle(tx, message, follows))
+    };
+    let receiver = Receiver::builder(db.clone(), Consumer::new(&*node.name)?, Arc::clone(clock) as _)
+        .route(Endpoint::new(PLAIN)?, Route::Handler(handler(false)))?
+        .route(Endpoint::new(FOLLOWED)?, Route::Handler(handler(true)))?
+        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(Arc::clone(stage), handler(false), ended)))?;
+    Ok(receiver.build())
+}
+
+/// A first half that waits; it ends with its process.
+fn slowly(
+    stage: Arc<Stage>,
+    handler: SqliteHandler,
+    ended: watch::Receiver<bool>,
+) -> Prepare<SqliteHandler> {
+    Arc::new(move |_| {
+        let slow = stage.mishap(2, Kind::HandlerSlow);
+        let pause = if slow { stage.millis(20..600) } else { Duration::ZERO };
+        let (handler, mut ended) = (handler.clone(), ended.clone());
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                _ = ended.wait_for(|ended| *ended) => Err(Refusal::retry("the process ends")),
+                () = tokio::time::sleep(pause) => Ok(handler),
+            }
+        })
+    })
+}
+
+impl Work {
+    fn handle(&self, tx: &mut SqliteTx<'_>, message: &Message, follows: bool) -> HandlerResult {
+        let name = name_of(message);
+        tx.execute("INSERT INTO effects (id, of) VALUES (?1, ?2)", [message.id.as_str(), &name])?;
+        if follows {
+            self.stage.count(Kind::FollowUp);
+            self.db.append(tx, &self.follow_up(message, &name)?)?;
+        }
+        if self.stage.mishap(10, Kind::HandlerRetry) {
+            return Err(Refusal::retry("not now"));
+        }
+        if self.stage.mishap(40, Kind::HandlerReject) {
+            return Err(Refusal::reject("never"));
+        }
+        if self.stage.mishap(30, Kind::HandlerSwallow) {
+            // The result is thrown away, as careless handlers do.
+            let _: Result<usize, Error> = tx.execute("INSERT INTO nowhere VALUES (1)", []);
+        }
+        if self.stage.mishap(40, Kind::HandlerPanic) {
+            // Unwinds as a panic does, but without a line on standard error.
+            std::panic::resume_unwind(Box::new("a handler panics"));
+        }
+        if self.stage.mishap(20, Kind::HandlerBusy) {
+            self.clock.be_busy(self.stage.millis(5..300));
+        }
+        Ok(Response::empty())
+    }
+
+    fn follow_up(&self, message: &Message, name: &str) -> Result<Message, Error> {
+        let mut new = NewMessage::json(&self.peer, PLAIN, &follow_up_of(name))?
+            .id(MessageId::new(follow_up_of(message.id.as_str()))?);
+        if let Some(key) = &message.ordering_key {
+            new = new.ordering_key(OrderingKey::new(follow_up_of(key.as_str()))?);
+        }
+        self.stamp.message(&new)
+    }
+}
+
+/// The name of what a handler enqueues because of `name`.
+pub(super) fn follow_up_of(name: &str) -> String {
+    format!("f-{name}")
+}
+
+/// The name a message got from its author: it stays when a dead letter is sent again under a new id.
+fn name_of(message: &Message) -> String {
+    String::from_utf8_lossy(message.payload.as_bytes()).trim_matches('"').to_owned()
+}

@@ -1,0 +1,86 @@
+//! Operators: they list dead letters, send them again, and release blocked keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use twobox_core::lifecycle::Reason;
+use twobox_core::ports::{DeadLetter, DeadLetterFilter, DeadLetterStore, Replay};
+use twobox_core::{MessageId, Result};
+use twobox_testkit::history::Event;
+
+use super::process::{Node, Process};
+use super::stage::Stage;
+use super::tally::Kind;
+
+/// Time to live of what is sent again: longer than any run.
+const TTL: Duration = Duration::from_secs(3600);
+/// Ids of authors are shorter than minted ones.
+const GIVEN_ID_MAX: usize = 24;
+const LIST_MAX: usize = 50;
+
+/// How thorough an operator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Does something about some of it.
+    Some,
+    /// Sends everything again.
+    All,
+    /// Lets dead letters lie, and lets keys go on without them.
+    Bury,
+}
+
+/// Looks at a node from time to time, until all is well.
+pub(super) async fn watch(stage: Arc<Stage>, node: Arc<Node>) {
+    while !stage.is_healed() {
+        tokio::time::sleep(stage.millis(500..3_000)).await;
+        if let Some(process) = node.process() {
+            // The process may die over it; the next round finds what is left to do.
+            let _: Result<u64> = round(&stage, &node, &process, Care::Some).await;
+        }
+    }
+}
+
+/// One look at the dead letters and blocked keys of a node. Returns how much was done about them.
+pub(super) async fn round(stage: &Stage, node: &Node, process: &Process, care: Care) -> Result<u64> {
+    let mut done = 0;
+    for letter in process.db.dead_letters(&DeadLetterFilter::default(), None, LIST_MAX).await? {
+        let now = match care {
+            Care::Some => stage.up_to(3) == 0,
+            Care::All => true,
+            Care::Bury => false,
+        };
+        if now && process.is_alive() {
+            replay(stage, node, process, &letter).await?;
+            done += 1;
+        }
+    }
+    for blocked in process.db.blocked_keys(LIST_MAX).await? {
+        let now = match care {
+            Care::Some => stage.up_to(4) == 0,
+            Care::All => false,
+            Care::Bury => true,
+        };
+        if now && process.is_alive() {
+            stage.count(Kind::Released);
+            stage.note(&node.name, Event::Released(blocked.ordering_key.to_string()));
+            process.db.release_key(&blocked.source, &blocked.destination, &blocked.ordering_key).await?;
+            done += 1;
+        }
+    }
+    Ok(done)
+}
+
+async fn replay(stage: &Stage, node: &Node, process: &Process, letter: &DeadLetter<i64>) -> Result<()> {
+    let id = &letter.message_id;
+    // What a receiver calls too old it calls so again; only a new id helps.
+    let new = letter.reason == Reason::TooOld && id.len() <= GIVEN_ID_MAX;
+    let (kind, event, how) = if new {
+        (Kind::ReplayedNew, Event::ReplayedAsNew(id.clone()), Replay::NewId)
+    } else {
+        (Kind::ReplayedSame, Event::Replayed(id.clone()), Replay::SameId)
+    };
+    stage.count(kind);
+    stage.note(&node.name, event);
+    let filter = DeadLetterFilter { message_id: Some(MessageId::new(id)?), ..DeadLetterFilter::default() };
+    process.db.replay(&filter, how, TTL, 1).await.map(drop)
+}

@@ -1,0 +1,207 @@
+//! A node and its processes: they come up, they are cut, and the disk is all that is left of them.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use twobox_core::{BoxError, Error, Source, Stamp};
+use twobox_engine::{Receiver, Shutdown, ShutdownHandle, Sweeper};
+use twobox_sqlite::{Drive, Durability, Sqlite};
+use twobox_testkit::SeededRandom;
+use twobox_testkit::disk::Disk;
+use twobox_testkit::history::Event;
+
+use super::clock::{ProcessClock, Wall};
+use super::network::Network;
+use super::stage::{SECOND, Stage, lock};
+use super::{handlers, relays};
+
+/// Rows of authors and effects of handlers, beside the boxes in one file.
+const TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS orders (place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS effects (place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, of TEXT NOT NULL)",
+];
+
+/// A dead process is gone within this time, or something keeps it alive for ever.
+const DYING: Duration = Duration::from_secs(60);
+
+/// A task that ends when nobody holds it any more.
+#[derive(Debug)]
+pub(super) struct Task(JoinHandle<()>);
+
+impl Task {
+    pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(future))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A machine: a disk, a clock, and a process most of the time.
+pub(super) struct Node {
+    pub(super) name: Arc<str>,
+    pub(super) peer: Arc<str>,
+    pub(super) disk: Arc<Disk>,
+    pub(super) wall: Arc<Wall>,
+    pub(super) path: PathBuf,
+    pub(super) durability: Durability,
+    /// Whether a second process relays from its outbox.
+    pub(super) has_second_relay: bool,
+    pub(super) running: Mutex<Option<Arc<Process>>>,
+    /// Somebody wants its power cut.
+    pub(super) cut_wanted: AtomicBool,
+}
+
+impl Node {
+    /// The process, if there is one that lives.
+    pub(super) fn process(&self) -> Option<Arc<Process>> {
+        lock(&self.running).clone().filter(|process| process.is_alive())
+    }
+}
+
+/// A process: the real store and the real engines.
+pub(super) struct Process {
+    pub(super) db: Sqlite,
+    pub(super) clock: Arc<ProcessClock>,
+    pub(super) stamp: Stamp,
+    pub(super) receiver: Receiver<Sqlite>,
+    /// Its store has stopped, or a part of it has ended: it has to be started again.
+    pub(super) is_broken: AtomicBool,
+    has_ended: AtomicBool,
+    ends: watch::Sender<bool>,
+    disk: Arc<Disk>,
+    parts: Mutex<Vec<Task>>,
+    _sweeper: ShutdownHandle,
+    driver: Task,
+    /// References to the clock that the store alone has.
+    bare: usize,
+}
+
+impl Process {
+    /// Whether what it does still counts. A process whose power is gone may not know it yet.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.has_ended.load(Ordering::SeqCst) && !self.disk.is_off()
+    }
+
+    /// Whether a part has ended that never should.
+    pub(super) fn is_incomplete(&self) -> bool {
+        lock(&self.parts).iter().any(Task::is_over)
+    }
+
+    /// Opens the store, which recovers, and starts the engines.
+    pub(super) async fn start(
+        stage: &Arc<Stage>,
+        node: &Arc<Node>,
+        network: &Arc<Network>,
+    ) -> Result<Arc<Self>, Error> {
+        let clock = Arc::new(ProcessClock::start(&node.wall));
+        let random = Arc::new(SeededRandom::new(stage.chance()));
+        let db = open(node, &clock, &random).await?;
+        let bare = Arc::strong_count(&clock);
+        let driver = drive(&db);
+        db.migrate().await?;
+        let effects = prepare(&db).await?;
+        if node.disk.is_off() {
+            return Err(Error::new(twobox_core::ErrorKind::Unavailable, "the power is off"));
+        }
+        stage.note(&node.name, Event::Recovered(effects));
+        let (ends, ended) = watch::channel(false);
+        let receiver = handlers::receiver(stage, node, &db, &clock, ended)?;
+        let mut parts = vec![relays::relay(stage, node, network, &db, &clock, &random)?];
+        if node.has_second_relay {
+            parts.push(relays::second(stage, node, network));
+        }
+        let (sweeper, shutdown) = Shutdown::new();
+        let sweeping = Sweeper::new(db.clone(), Arc::clone(&clock) as _).plan(stage.plan.sweep.clone());
+        parts.push(Task::spawn(sweeping.interval(SECOND).run(shutdown)));
+        let stamp = Stamp::new(Source::new(&*node.name)?, Arc::clone(&clock) as _, random).ttl(3600 * SECOND);
+        Ok(Arc::new(Self {
+            db,
+            clock,
+            stamp,
+            receiver,
+            is_broken: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            ends,
+            disk: Arc::clone(&node.disk),
+            parts: Mutex::new(parts),
+            _sweeper: sweeper,
+            driver,
+            bare,
+        }))
+    }
+
+    /// Lets everything of a process end whose power is off.
+    ///
+    /// Whoever waits for the store is told that it failed, by the store itself: nobody hears it any more.
+    pub(super) async fn end(self: Arc<Self>) -> Result<(), BoxError> {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.ends.send_replace(true);
+        lock(&self.parts).clear();
+        let mut shared = Some(self);
+        let process = dying(|| Arc::try_unwrap(shared.take()?).map_err(|still| shared = Some(still)).ok()).await?;
+        let Self { db, clock, stamp, receiver, driver, bare, .. } = process;
+        drop((stamp, receiver));
+        dying(|| (Arc::strong_count(&clock) <= bare).then_some(())).await?;
+        driver.0.abort();
+        dying(|| driver.is_over().then_some(())).await?;
+        drop(db);
+        dying(|| (Arc::strong_count(&clock) == 1).then_some(())).await
+    }
+}
+
+/// Waits until something is gone.
+async fn dying<T>(mut gone: impl FnMut() -> Option<T>) -> Result<T, BoxError> {
+    let deadline = tokio::time::Instant::now() + DYING;
+    loop {
+        if let Some(value) = gone() {
+            return Ok(value);
+        }
+        if tokio::time::Instant::now() > deadline {
+            return Err("a process does not end: something holds on to it".into());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Opens the store of a node for one more process.
+pub(super) async fn open(
+    node: &Node,
+    clock: &Arc<ProcessClock>,
+    random: &Arc<SeededRandom>,
+) -> Result<Sqlite, Error> {
+    Sqlite::builder()
+        .clock(Arc::clone(clock) as _)
+        .random(Arc::clone(random) as _)
+        .durability(node.durability)
+        .vfs(node.disk.name())
+        .drive(Drive::Manual)
+        .open(&node.path)
+        .await
+}
+
+/// Steps the store whenever something is queued.
+pub(super) fn drive(db: &Sqlite) -> Task {
+    let db = db.clone();
+    Task::spawn(async move { db.drive().await })
+}
+
+/// Creates what is missing, and returns the messages whose effects are there.
+async fn prepare(db: &Sqlite) -> Result<Vec<String>, Error> {
+    db.transaction::<_, Error, _>(|tx| {
+        TABLES.iter().try_for_each(|sql| tx.execute(sql, []).map(drop))?;
+        tx.query("SELECT id FROM effects ORDER BY place", [], |row| row.get(0))
+    })
+    .await
+}
