@@ -7,7 +7,7 @@ use twobox_core::lifecycle::{self, Event, Reason, Standing};
 use twobox_core::ports::{
     Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
 };
-use twobox_core::{OrderingKey, Random, Timestamp, mutant};
+use twobox_core::{Message, OrderingKey, Random, Timestamp, mutant};
 
 use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
@@ -497,7 +497,7 @@ fn plan<P: Clone>(entry: &LogEntry<P>, now: Timestamp, routed: bool) -> Item<P> 
     };
     let fate = if message.expires <= now {
         Fate::Known(Event::Expired, None)
-    } else if message.available > now {
+    } else if is_scheduled(message) && message.available > now {
         Fate::Scheduled
     } else if !routed {
         Fate::dead(Reason::NoRoute, format!("no live process has registered {}", message.destination))
@@ -505,6 +505,12 @@ fn plan<P: Clone>(entry: &LogEntry<P>, now: Timestamp, routed: bool) -> Item<P> 
         Fate::Send
     };
     item(Some(std::sync::Arc::clone(message)), fate)
+}
+
+/// Whether its author has set a date. A message that is merely dated ahead of our clock was written before the clock
+/// stepped back: it is not parked until the clock has caught up, and nothing of its key may overtake it (S13, L4).
+fn is_scheduled(message: &Message) -> bool {
+    message.available > message.created
 }
 
 fn no_route<P>(lease: &LaneLease<P>) -> Fate {

@@ -7,7 +7,7 @@ INSERT INTO /*p*/outbox_waiting (
 SELECT
     seq, ?2, message_id, source, destination, endpoint, message_type, payload, content_type,
     correlation_id, ordering_key, headers, created_at,
-    -- What is scheduled needs a due date to be found by, also when only its creation lies ahead of our clock.
+    -- What is scheduled needs a due date to be found by, whoever wrote the row.
     iif(?6 IS NULL, max(created_at, coalesce(due_at, created_at)), due_at),
     -- Bounded, so that a date at the end of time cannot overflow.
     coalesce(expires_at, min(max(created_at, coalesce(due_at, created_at)), 9223372036854775807 - ?3) + ?3),

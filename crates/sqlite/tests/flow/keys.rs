@@ -250,6 +250,21 @@ async fn l4_a_hot_key_is_never_in_two_requests_at_once() {
     assert!(seen.requests_most > 1, "others travel beside it");
 }
 
+/// Messages written before the clock was set back are dated ahead of it, but nobody has scheduled them.
+#[tokio::test(start_paused = true)]
+async fn s13_a_clock_that_steps_back_parks_no_message_and_breaks_no_order() {
+    let world = World::new().await;
+    let keyed = |id: &str| world.message(id, "billing").ordering_key(OrderingKey::new("k").unwrap());
+    world.enqueue(vec![keyed("first")]).await;
+    world.clock.step_micros(-3_600_000_000);
+    world.enqueue(vec![keyed("second")]).await;
+    let sink = ScriptedTransport::sink();
+    let relay = world.relay(&[("billing", Arc::new(sink.clone()))], RelayOptions::default());
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(sink.sent(), ["first", "second"]);
+    relay.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn l5_a_scheduled_message_joins_its_key_only_when_due() {
     let world = World::new().await;
