@@ -76,8 +76,15 @@ impl Wave {
         until: Duration,
     ) -> (Vec<usize>, Vec<Delivery<S::Handler>>) {
         let mut prepared = prepare(inner, messages, &self.now, until).await;
+        // What follows a message of its key that was not reached must not overtake it (L4).
+        let mut unreached = KeyGate::default();
         let delivery = |&at: &usize| {
             let message = Arc::clone(&messages[at]);
+            let is_prepared = matches!(inner.routes.get(&message.endpoint), Some(Route::Prepared(_)));
+            if unreached.holds(&message) || (is_prepared && !prepared.contains_key(&at)) {
+                unreached.note(&message, &Answer::NotReached);
+                return None;
+            }
             let handler = match inner.routes.get(&message.endpoint) {
                 None => None,
                 Some(Route::Handler(handler)) => Some(handler.clone()),

@@ -218,6 +218,36 @@ async fn w8_first_halves_of_one_key_run_one_after_another_and_keys_side_by_side(
     assert_eq!(of_a, ["a1", "a2", "a3"]);
 }
 
+/// A message whose first half never began, because its time was up, holds what follows it in its key.
+#[tokio::test(start_paused = true)]
+async fn l4_nothing_overtakes_a_message_whose_first_half_was_not_reached() {
+    let world = World::new().await;
+    create_effects(&world).await;
+    let clock = Arc::clone(&world.clock);
+    let prepare: Prepare<SqliteHandler> = Arc::new(move |_| {
+        let pause = Timer::sleep(&*clock, Duration::from_secs(3));
+        Box::pin(async move {
+            pause.await;
+            Ok(effect())
+        })
+    });
+    let receiver = Receiver::builder(world.db.clone(), consumer(), Arc::clone(&world.clock) as _)
+        .route(Endpoint::new("Pay").unwrap(), Route::Prepared(prepare))
+        .and_then(|receiver| receiver.route(Endpoint::new("Note").unwrap(), Route::Handler(effect())))
+        .unwrap()
+        .build();
+    let keyed = |id: &str, endpoint: &str| {
+        let new = twobox_core::NewMessage::json("billing", endpoint, &id).unwrap();
+        let new = new.id(MessageId::new(id).unwrap()).ordering_key(OrderingKey::new("k").unwrap());
+        Arc::new(world.stamped(&new))
+    };
+    let batch = vec![keyed("1", "Pay"), keyed("2", "Pay"), keyed("3", "Note")];
+    let answers = receiver.receive(batch.clone(), BUDGET).await.unwrap();
+    assert!(matches!(answers[..], [Answer::Done(_), Answer::NotReached, Answer::NotReached]), "{answers:?}");
+    receiver.receive(batch, BUDGET).await.unwrap();
+    assert_eq!(effects(&world).await, ["1", "2", "3"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn s6_a_panic_in_the_first_half_is_a_failure_that_may_be_retried() {
     let gated = Gated::new(|n| if n == 0 { panic!("the handler's own mistake") } else { Ok(effect()) }).await;
