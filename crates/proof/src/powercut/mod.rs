@@ -11,5 +11,5 @@ mod run;
 mod shop;
 
 pub use self::images::{Tally, Violation, check_images};
-pub(crate) use self::run::{folder, runtime};
 pub use self::run::{Side, Workload};
+pub(crate) use self::run::{folder, runtime};

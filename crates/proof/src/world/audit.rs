@@ -21,7 +21,9 @@ const STANDS: &str = "
 pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
     let count = process
         .db
-        .transaction::<_, Error, _>(|tx| tx.query_optional(OPEN, [], |row| row.get(0)).map(Option::unwrap_or_default))
+        .transaction::<_, Error, _>(|tx| {
+            tx.query_optional(OPEN, [], |row| row.get(0)).map(Option::unwrap_or_default)
+        })
         .await;
     if count.as_ref().is_err_and(|error| error.kind() == ErrorKind::Stopped) {
         process.is_broken.store(true, Ordering::SeqCst);
@@ -32,8 +34,7 @@ pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
 /// Appends everything a node's database says.
 pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Result<(), Error> {
     let events = process.db.transaction::<_, Error, _>(|tx| {
-        let mut events =
-            tx.query(ROWS, [], |row| Ok(Event::Row { id: row.get(0)?, place: row.get(1)? }))?;
+        let mut events = tx.query(ROWS, [], |row| Ok(Event::Row { id: row.get(0)?, place: row.get(1)? }))?;
         events.extend(tx.query(EFFECTS, [], |row| {
             Ok(Event::Effect { id: row.get(0)?, of: row.get(1)?, place: row.get(2)? })
         })?);

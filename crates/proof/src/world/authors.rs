@@ -85,11 +85,13 @@ impl Author {
         }
     }
 
-    /// Tries again under the same once key, each time with another message, until it is known which one it is.
+    /// Tries again under the same once key, each time with another message, until it is known which one it is, and
+    /// perhaps once more: callers repeat themselves.
     async fn place_once(&self, mut wish: Wish) {
         self.stage.count(Kind::Once);
         let first = wish.order.id.clone();
         let mut tried = Vec::new();
+        let mut repeats = self.stage.up_to(2) == 0;
         for attempt in 0.. {
             let Some(process) = self.node.process() else {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -99,7 +101,13 @@ impl Author {
             self.begin(&wish);
             tried.push(wish.order.id.clone());
             match self.enqueue_once(&process, &wish).await {
-                Told::Committed(id) => return self.settle_once(&tried, &id),
+                Told::Committed(id) => {
+                    self.settle_once(&tried, &id);
+                    if !std::mem::take(&mut repeats) {
+                        return;
+                    }
+                    tried = vec![id];
+                }
                 Told::NotCommitted => self.note(Event::Refused(wish.order.id.clone())),
                 Told::Unknown => self.note(Event::Unknown(wish.order.id.clone())),
             }
@@ -217,8 +225,7 @@ impl Author {
 
 fn message(process: &Process, wish: &Wish) -> Result<twobox_core::Message, Error> {
     let Wish { order, endpoint, due_in, ttl } = wish;
-    let mut new =
-        NewMessage::json(&order.destination, endpoint, &order.id)?.id(MessageId::new(&order.id)?);
+    let mut new = NewMessage::json(&order.destination, endpoint, &order.id)?.id(MessageId::new(&order.id)?);
     if let Some(key) = &order.key {
         new = new.ordering_key(OrderingKey::new(key)?);
     }

@@ -29,9 +29,11 @@ impl Wall {
         lock(&self.frozen).unwrap_or_else(|| self.clock.now())
     }
 
-    pub(super) fn step(&self, micros: i64) {
-        self.skew.fetch_add(micros, Ordering::SeqCst);
-        self.clock.step_micros(micros);
+    /// Sets the clock so many microseconds ahead of the right time, or behind it. Returns by how much it has stepped.
+    pub(super) fn set_ahead(&self, micros: i64) -> i64 {
+        let step = micros - self.skew.swap(micros, Ordering::SeqCst);
+        self.clock.step_micros(step);
+        step
     }
 
     pub(super) fn freeze(&self) {
@@ -46,7 +48,7 @@ impl Wall {
     /// Somebody sets it right.
     pub(super) fn set_right(&self) {
         self.thaw();
-        self.step(-self.skew.load(Ordering::SeqCst));
+        self.set_ahead(0);
     }
 }
 

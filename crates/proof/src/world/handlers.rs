@@ -59,11 +59,7 @@ pub(super) fn receiver(
 }
 
 /// A first half that waits; it ends with its process.
-fn slowly(
-    stage: Arc<Stage>,
-    handler: SqliteHandler,
-    ended: watch::Receiver<bool>,
-) -> Prepare<SqliteHandler> {
+fn slowly(stage: Arc<Stage>, handler: SqliteHandler, ended: watch::Receiver<bool>) -> Prepare<SqliteHandler> {
     Arc::new(move |_| {
         let slow = stage.mishap(2, Kind::HandlerSlow);
         let pause = if slow { stage.millis(20..600) } else { Duration::ZERO };

@@ -75,8 +75,11 @@ fn arm_fault(stage: &Stage, node: &Node) -> Option<Kind> {
     if stage.up_to(4) != 0 || stage.is_healed() {
         return None;
     }
-    let (kind, counted) = FAULTS[index(stage.up_to(4))];
-    node.disk.fail(Fault { kind, nth: stage.up_to(30) });
+    let faults = if node.may_drop_pages { 4 } else { 3 };
+    let (kind, counted) = FAULTS[index(stage.up_to(faults))];
+    let nth = stage.up_to(30);
+    stage.note(&node.name, Event::Note(format!("disk: {kind:?} number {nth} is to fail")));
+    node.disk.fail(Fault { kind, nth });
     Some(counted)
 }
 
@@ -118,7 +121,12 @@ async fn until_trouble(stage: &Stage, node: &Node, process: &Process) -> Result<
 
 /// Cuts the power, lets what is left of the process go, and puts back what the cut has left of the disk.
 async fn cut(stage: &Stage, node: &Node) -> Result<(), BoxError> {
-    let kinds = [(Cut::Kill, Kind::Kill), (Cut::Lost, Kind::Lost), (Cut::Subset, Kind::Subset), (Cut::Torn, Kind::Torn)];
+    let kinds = [
+        (Cut::Kill, Kind::Kill),
+        (Cut::Lost, Kind::Lost),
+        (Cut::Subset, Kind::Subset),
+        (Cut::Torn, Kind::Torn),
+    ];
     let (cut, kind) = kinds[index(stage.up_to(4))];
     node.disk.power_off();
     stage.count(kind);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use twobox_core::{BoxError, Error, Source, Stamp};
+use twobox_core::{BoxError, Error, Random as _, Source, Stamp};
 use twobox_engine::{Receiver, Shutdown, ShutdownHandle, Sweeper};
 use twobox_sqlite::{Drive, Durability, Sqlite};
 use twobox_testkit::SeededRandom;
@@ -58,6 +58,8 @@ pub(super) struct Node {
     pub(super) durability: Durability,
     /// Whether a second process relays from its outbox.
     pub(super) has_second_relay: bool,
+    /// Whether a failed sync may drop pages.
+    pub(super) may_drop_pages: bool,
     pub(super) running: Mutex<Option<Arc<Process>>>,
     /// Somebody wants its power cut.
     pub(super) cut_wanted: AtomicBool,
@@ -150,7 +152,8 @@ impl Process {
         self.ends.send_replace(true);
         lock(&self.parts).clear();
         let mut shared = Some(self);
-        let process = dying(|| Arc::try_unwrap(shared.take()?).map_err(|still| shared = Some(still)).ok()).await?;
+        let process =
+            dying(|| Arc::try_unwrap(shared.take()?).map_err(|still| shared = Some(still)).ok()).await?;
         let Self { db, clock, stamp, receiver, driver, bare, .. } = process;
         drop((stamp, receiver));
         dying(|| (Arc::strong_count(&clock) <= bare).then_some(())).await?;
@@ -181,7 +184,10 @@ pub(super) async fn open(
     clock: &Arc<ProcessClock>,
     random: &Arc<SeededRandom>,
 ) -> Result<Sqlite, Error> {
+    // Looking for damage takes as long as recovering; every fourth start finds it as surely.
+    let check_bytes_max = if random.next_u64().is_multiple_of(4) { u64::MAX } else { 0 };
     Sqlite::builder()
+        .check_bytes_max(check_bytes_max)
         .clock(Arc::clone(clock) as _)
         .random(Arc::clone(random) as _)
         .durability(node.durability)

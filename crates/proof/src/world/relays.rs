@@ -63,6 +63,9 @@ pub(super) fn second(stage: &Arc<Stage>, node: &Arc<Node>, network: &Arc<Network
             let driver = drive(&db);
             let relaying = relay(&stage, &node, &network, &db, &clock, &random);
             tokio::time::sleep(stage.millis(500..3_000)).await;
+            if stage.is_healed() {
+                std::future::pending::<()>().await;
+            }
             stage.count(Kind::RelayKilled);
             drop((relaying, driver));
         }

@@ -46,10 +46,11 @@ async fn answer(
     let malformed = |_: twobox_core::Error| Refusal(400);
     let items = wire::parse_batch(&request.body, &Limits::default()).map_err(malformed)?;
     if items.is_empty() {
-        let value = |name: &str| request.head.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
+        let value =
+            |name: &str| request.head.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
         let asker = Asker::of_probe(keyrings, probe, now).map_err(refused)?;
-        return Ok(signed(&asker, request, wire::encode_answers([])));
+        return Ok(signed(&asker, wire::encode_answers([])));
     }
     let parsed: Vec<Parsed> = items.into_iter().collect::<Result<_, _>>().map_err(malformed)?;
     let asker = Asker::of(keyrings, &parsed, now).map_err(refused)?;
@@ -63,11 +64,11 @@ async fn answer(
         messages.iter().zip(&answers).for_each(|(message, answer)| note(stage, node, message, answer));
     }
     let body = wire::encode_answers(messages.iter().map(|message| &message.id).zip(&answers));
-    Ok(signed(&asker, request, body))
+    Ok(signed(&asker, body))
 }
 
-fn signed(asker: &Asker<'_>, request: &Request, body: Vec<u8>) -> Arrived {
-    let signature = asker.sign(&request.body, 200, &body);
+fn signed(asker: &Asker<'_>, body: Vec<u8>) -> Arrived {
+    let signature = asker.sign(200, &body);
     let signature = signature.map(|(key_id, mac)| (key_id.to_string(), mac.to_base64()));
     Arrived { status: 200, signature, body }
 }
@@ -92,4 +93,3 @@ fn note(stage: &Stage, node: &Node, message: &Message, answer: &Answer) {
     kind.into_iter().for_each(|kind| stage.count(kind));
     stage.note(&node.name, Event::Answered(message.id.to_string(), reply));
 }
-

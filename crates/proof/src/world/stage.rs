@@ -45,8 +45,8 @@ impl Plan {
     fn new(random: &SeededRandom) -> Self {
         let up_to = |bound: u64| random.next_u64() % bound;
         let attempts = NonZeroU32::MIN.saturating_add(3 + u32::try_from(up_to(4)).unwrap_or(0));
-        let head_policy =
-            [HeadPolicy::Block, HeadPolicy::Block, HeadPolicy::StepOver, HeadPolicy::FailKey][index(up_to(4))];
+        let head_policy = [HeadPolicy::Block, HeadPolicy::Block, HeadPolicy::StepOver, HeadPolicy::FailKey]
+            [index(up_to(4))];
         let [base, max, jitter] = [50, 1_000, 20].map(Duration::from_millis);
         let backoff = Policy::default().base(base).max(max).jitter(jitter);
         let timing = Timing {
@@ -77,7 +77,7 @@ impl Plan {
             relay,
             sweep,
             two_relays: up_to(3) == 0,
-            wild_clocks: up_to(6) == 0,
+            wild_clocks: up_to(5) == 0,
             buries: up_to(2) == 0,
         }
     }

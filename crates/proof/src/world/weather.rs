@@ -52,24 +52,26 @@ fn note(stage: &Stage, way: &Way, text: &str) {
 
 /// Lets a clock go wrong now and then.
 pub(super) async fn clocks(stage: Arc<Stage>, node: Arc<Node>) {
-    let seconds = |most: u64| i64::try_from(stage.up_to(most * 1_000_000)).unwrap_or(0);
-    let most = if stage.plan.wild_clocks { 420 } else { 4 };
+    let ahead = |seconds: i64| {
+        seconds * 1_000_000 - i64::try_from(stage.up_to(seconds.unsigned_abs() * 2_000_000)).unwrap_or(0)
+    };
+    let most = if stage.plan.wild_clocks { 420 } else { 3 };
     if stage.up_to(2) == 0 {
         stage.count(Kind::Skew);
-        node.wall.step(seconds(4) - 2_000_000);
+        node.wall.set_ahead(ahead(2));
     }
     while !stage.is_healed() {
         tokio::time::sleep(stage.millis(1_000..8_000)).await;
-        let (kind, micros) = match stage.up_to(3) {
-            _ if stage.is_healed() => return,
-            0 => (Kind::StepForward, seconds(most)),
-            1 => (Kind::StepBack, -seconds(most)),
-            _ => (Kind::Freeze, 0),
-        };
-        stage.count(kind);
-        stage.note(&node.name, Event::Note(format!("clock: {kind:?} {micros}")));
-        node.wall.step(micros);
-        if kind == Kind::Freeze {
+        if stage.is_healed() {
+            return;
+        }
+        if stage.up_to(3) > 0 {
+            let step = node.wall.set_ahead(ahead(most));
+            stage.count(if step > 0 { Kind::StepForward } else { Kind::StepBack });
+            stage.note(&node.name, Event::Note(format!("clock steps by {step}")));
+        } else {
+            stage.count(Kind::Freeze);
+            stage.note(&node.name, Event::Note("clock stands still".into()));
             node.wall.freeze();
             tokio::time::sleep(stage.millis(100..2_000)).await;
             node.wall.thaw();
