@@ -158,7 +158,9 @@ fn dies_and_recovers(point: &str, passes: Passes) {
     std::thread::scope(|scope| {
         let third = (passes == Often).then(|| scope.spawn(|| dies_at(point, 3, passes, true)));
         dies_at(point, 1, passes, false);
-        third.map(|third| third.join().unwrap());
+        if let Some(third) = third {
+            third.join().unwrap();
+        }
     });
 }
 
