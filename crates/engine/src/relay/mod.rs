@@ -10,6 +10,7 @@ mod lane;
 mod options;
 mod reader;
 mod run;
+mod started;
 mod work;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
 use twobox_core::{Error, Timestamp, crash_point, mutant};
 
@@ -11,6 +10,7 @@ use super::Relay;
 use super::event::{Event, Of};
 use super::lane::Lane;
 use super::reader::Reader;
+use super::started::Started;
 use crate::Shutdown;
 
 /// After a failed call to the store, this long passes before the next one.
@@ -26,7 +26,7 @@ pub(super) struct Run<S: OutboxStore> {
     pub(super) owner: String,
     pub(super) lanes: BTreeMap<LaneId, Lane<S::Position>>,
     pub(super) reader: Reader<S::Position>,
-    pub(super) tasks: JoinSet<Event<S::Position>>,
+    pub(super) calls: Started<Event<S::Position>>,
     pub(super) incarnations: u64,
     /// The version of the log that was last heard of.
     pub(super) seen: u64,
@@ -53,7 +53,7 @@ impl<S: OutboxStore> Run<S> {
             relay,
             lanes: BTreeMap::new(),
             reader: Reader::new(),
-            tasks: JoinSet::new(),
+            calls: Started::new(),
             incarnations: 0,
             seen: 0,
             watching: false,
@@ -84,16 +84,10 @@ impl<S: OutboxStore> Run<S> {
 
     /// Waits for something to end, then takes whatever else has ended.
     async fn event(&mut self) {
-        match self.tasks.join_next().await {
-            Some(Ok(event)) => self.handle(event),
-            Some(Err(error)) => tracing::error!(%error, "a task of the relay failed"),
-            None => std::future::pending().await,
-        }
-        while let Some(ended) = self.tasks.try_join_next() {
-            match ended {
-                Ok(event) => self.handle(event),
-                Err(error) => tracing::error!(%error, "a task of the relay failed"),
-            }
+        let event = self.calls.next().await;
+        self.handle(event);
+        while let Some(event) = self.calls.ended() {
+            self.handle(event);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Starting things: every call to the store or a transport is a task that ends in an event.
+//! Starting things: every call to the store or a transport ends in an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl<S: OutboxStore> Run<S> {
     fn watch(&mut self) {
         if !std::mem::replace(&mut self.watching, true) {
             let (store, seen) = (self.relay.store.clone(), self.seen);
-            self.tasks.spawn(async move { Event::Changed(store.changed(seen).await) });
+            self.calls.start(async move { Event::Changed(store.changed(seen).await) });
         }
     }
 
@@ -66,7 +66,7 @@ impl<S: OutboxStore> Run<S> {
             route_grace,
         };
         let store = self.relay.store.clone();
-        self.tasks.spawn(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
+        self.calls.start(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
     }
 
     fn discover(&mut self) {
@@ -78,7 +78,7 @@ impl<S: OutboxStore> Run<S> {
         }
         self.discovering = true;
         let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
-        self.tasks.spawn(async move { Event::Discovered(store.discover_lanes(&source).await) });
+        self.calls.start(async move { Event::Discovered(store.discover_lanes(&source).await) });
     }
 
     fn announce(&mut self) {
@@ -88,7 +88,7 @@ impl<S: OutboxStore> Run<S> {
         let Some(Callback(callback)) = self.relay.callback.clone() else { return };
         self.announcing = true;
         let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
-        self.tasks.spawn(async move {
+        self.calls.start(async move {
             let mut after = None;
             let announced = loop {
                 match announce(&store, &source, &callback, after.as_ref()).await {
@@ -104,8 +104,8 @@ impl<S: OutboxStore> Run<S> {
     fn read(&mut self) {
         if let Some((target, read)) = self.reader.next(&self.lanes, &self.relay.options) {
             let (store, epoch) = (self.relay.store.clone(), self.reader.epoch);
-            self.tasks
-                .spawn(async move { Event::Read { epoch, target, result: store.read_log(read).await } });
+            self.calls
+                .start(async move { Event::Read { epoch, target, result: store.read_log(read).await } });
         }
     }
 
@@ -119,8 +119,8 @@ impl<S: OutboxStore> Run<S> {
         let (limit, delay_max) =
             (self.relay.options.batch_messages_max, self.relay.options.timing.retry.delay_max());
         let store = self.relay.store.clone();
-        self.tasks
-            .spawn(async move { Event::Looked(of, store.due(&lease, limit, delay_max, expired_only).await) });
+        self.calls
+            .start(async move { Event::Looked(of, store.due(&lease, limit, delay_max, expired_only).await) });
     }
 
     /// Sends what may be sent, probes when it is time.
@@ -181,13 +181,13 @@ impl<S: OutboxStore> Run<S> {
         // A settlement that is about to be written shows what is being sent as well.
         if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
             let store = store.clone();
-            self.tasks.spawn(async move {
+            self.calls.start(async move {
                 let shown = store.mark_sending(&lease, &upto).await;
                 crash_point!("relay.sending-shown");
                 Event::Shown(shown)
             });
         }
-        self.tasks.spawn(async move {
+        self.calls.start(async move {
             let Request { batch, upto, messages, .. } = request;
             let sent = async {
                 if let Some(upto) = upto {
@@ -208,7 +208,7 @@ impl<S: OutboxStore> Run<S> {
         let (of, link) = (of(lane), Arc::clone(&lane.lease.link));
         let Some(transport) = self.relay.transport(&link.destination) else { return };
         let (timer, timeout) = (Arc::clone(&self.relay.timer), self.relay.options.timing.request_timeout);
-        self.tasks.spawn(async move {
+        self.calls.start(async move {
             crash_point!("relay.before-probe");
             Event::Probed(of, deliver(&transport, &link, Vec::new(), &*timer, timeout).await)
         });
@@ -224,14 +224,14 @@ impl<S: OutboxStore> Run<S> {
             {
                 lane.settling = true;
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
-                self.tasks.spawn(settle(store, lease, of, settlement));
+                self.calls.start(settle(store, lease, of, settlement));
             }
             if !lane.settling_waiting
                 && let Some(outcomes) = lane.waiting_outcomes(options, random)
             {
                 lane.settling_waiting = true;
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
-                self.tasks.spawn(async move {
+                self.calls.start(async move {
                     crash_point!("relay.before-settle-waiting");
                     let settled = store.settle_waiting(&lease, outcomes).await;
                     crash_point!("relay.after-settle-waiting");
@@ -255,7 +255,7 @@ impl<S: OutboxStore> Run<S> {
                 waiting: Vec::new(),
                 sending: None,
             };
-            self.tasks.spawn(settle(self.relay.store.clone(), lane.lease.clone(), of(lane), settlement));
+            self.calls.start(settle(self.relay.store.clone(), lane.lease.clone(), of(lane), settlement));
         }
     }
 
@@ -270,7 +270,7 @@ impl<S: OutboxStore> Run<S> {
             None => tracing::info!(destination = %lease.link.destination, "lane flows again"),
         }
         let store = self.relay.store.clone();
-        self.tasks.spawn(async move {
+        self.calls.start(async move {
             let shown = store.hold_lane(&lease, outage.as_ref()).await;
             crash_point!("relay.outage-shown");
             Event::Shown(shown)
