@@ -15,9 +15,10 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
 use twobox_core::signing::Keyring;
 use twobox_core::system::SystemClock;
-use twobox_core::{Clock, Message, Result};
+use twobox_core::{Clock, Destination, Message, Result};
 
 use self::connect::Connector;
+use crate::RECEIVE_BATCH;
 use crate::url::BaseUrl;
 
 /// How long the steps of a request may take, and how much of an answer is read.
@@ -106,6 +107,14 @@ impl Http {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Where batches for `destination` are sent.
+    ///
+    /// # Errors
+    /// [`Invalid`](twobox_core::ErrorKind::Invalid) if the name has its place in the URL and cannot stand there.
+    pub fn address(&self, destination: &Destination) -> Result<String> {
+        self.url.route(destination, RECEIVE_BATCH).map(|uri| uri.to_string())
     }
 
     /// Whom to believe that the receiver is who it says. Default: the authorities this machine trusts.

@@ -1,6 +1,7 @@
 //! The accept loop: every connection in a task of its own, within its limits.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,17 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
         connections.cut_all();
         connections.emptied().await;
     }
+}
+
+/// Serves one stream, whoever accepted it, until either side ends it.
+pub(super) async fn serve_stream<S>(service: Arc<Service>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let connection = Arc::new(Connection::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
+    // Nobody asks it to stop: whoever accepted the stream drops it.
+    let (_running, stopping) = watch::channel(false);
+    talk(&service, stream, &connection, stopping).await;
 }
 
 /// Connections end with whoever serves them, also if that is simply dropped.

@@ -73,12 +73,7 @@ impl Connections {
         } else if open.by_id.len() >= limits.connections_max {
             open.make_room(None)?;
         }
-        let connection = Arc::new(Connection {
-            peer,
-            phase: Mutex::new((Phase::New, Instant::now())),
-            proved: AtomicBool::new(false),
-            cut: Notify::new(),
-        });
+        let connection = Arc::new(Connection::new(peer));
         let id = open.next;
         open.next += 1;
         open.by_id.insert(id, Arc::clone(&connection));
@@ -183,6 +178,11 @@ impl Drop for Place {
 }
 
 impl Connection {
+    pub(super) fn new(peer: IpAddr) -> Self {
+        let phase = Mutex::new((Phase::New, Instant::now()));
+        Self { peer, phase, proved: AtomicBool::new(false), cut: Notify::new() }
+    }
+
     pub(super) fn phase(&self) -> (Phase, Instant) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,9 +8,11 @@ mod reply;
 mod request;
 
 use std::fmt;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::Semaphore;
 use twobox_core::clock::BoxFuture;
@@ -103,6 +105,37 @@ impl HttpServer {
         self.tls = Some(identity.acceptor());
         self
     }
+
+    /// Talks with one peer over a stream that was accepted elsewhere: a Unix socket, a tunnel, memory. TLS, if there
+    /// is to be any, has been agreed on already.
+    ///
+    /// Everything that arrives is limited as usual. How many such streams there are and how long each may be silent
+    /// is for whoever accepts them: they are not among this server's own connections.
+    pub fn serve_stream<S>(
+        &self,
+        name: Destination,
+        receiver: Arc<dyn Receive>,
+        stream: S,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        accept::serve_stream(self.service(name, receiver), stream)
+    }
+
+    fn service(&self, name: Destination, receiver: Arc<dyn Receive>) -> Arc<Service> {
+        let mut server = self.clone();
+        server.names.push(name);
+        let half =
+            || Arc::new(Semaphore::new((server.limits.bodies_bytes_max / 2).min(Semaphore::MAX_PERMITS)));
+        Arc::new(Service {
+            bodies: half(),
+            strangers_bodies: half(),
+            requests: Arc::new(Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS))),
+            server,
+            receiver,
+        })
+    }
 }
 
 impl Listen for HttpServer {
@@ -112,18 +145,7 @@ impl Listen for HttpServer {
         receiver: Arc<dyn Receive>,
         shutdown: BoxFuture<'static, ()>,
     ) -> BoxFuture<'static, ()> {
-        let mut server = self.clone();
-        server.names.push(name);
-        let half =
-            || Arc::new(Semaphore::new((server.limits.bodies_bytes_max / 2).min(Semaphore::MAX_PERMITS)));
-        let service = Service {
-            bodies: half(),
-            strangers_bodies: half(),
-            requests: Arc::new(Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS))),
-            server,
-            receiver,
-        };
-        Box::pin(accept::serve(Arc::new(service), shutdown))
+        Box::pin(accept::serve(self.service(name, receiver), shutdown))
     }
 
     fn check(&self) -> Result<()> {

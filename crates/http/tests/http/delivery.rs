@@ -1,15 +1,17 @@
 //! Messages from one database to another.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use twobox_core::ports::{Answer, Transport};
+use twobox_core::clock::BoxFuture;
+use twobox_core::ports::{Answer, Receive, Transport};
 use twobox_core::signing::Keyring;
-use twobox_core::{Payload, Response};
-use twobox_http::Http;
+use twobox_core::{Error, Message, Payload, Response};
+use twobox_http::{Http, HttpServer};
 
-use crate::world::{Billing, Shop, key, keyring, link, message};
+use crate::world::{Billing, Shop, destination, key, keyring, keyrings, link, message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rf_14_messages_are_delivered_over_http_and_marked_sent() {
@@ -94,4 +96,36 @@ async fn post(billing: &Billing, body: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// A receiver that nothing gets through to.
+struct Unreached;
+
+impl Receive for Unreached {
+    fn receive(&self, _: Vec<Arc<Message>>, _: Duration) -> BoxFuture<'static, Result<Vec<Answer>, Error>> {
+        Box::pin(async { Err(Error::invalid("this was not signed")) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_accepted_elsewhere_is_served_like_any_other() {
+    let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap();
+    let (near, mut far) = tokio::io::duplex(1024);
+    let receiver = Arc::new(Unreached);
+    let serving = tokio::spawn(server.serve_stream(destination("billing"), receiver, near));
+    far.write_all(b"POST /_rf/receive/batch HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n")
+        .await
+        .unwrap();
+    far.write_all(b"Connection: close\r\nContent-Length: 2\r\n\r\n[]").await.unwrap();
+    let mut said = String::new();
+    far.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 401 "), "an unsigned probe: {said}");
+    serving.await.unwrap();
+}
+
+#[test]
+fn a_transport_says_where_it_sends() {
+    let http = Http::unsigned("http://{destination}.internal:80/base/").unwrap();
+    assert_eq!(http.address(&destination("crm")).unwrap(), "http://crm.internal:80/base/_rf/receive/batch");
+    assert!(http.address(&destination("crm/")).is_err());
 }
