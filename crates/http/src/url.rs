@@ -4,6 +4,8 @@ use hyper::Uri;
 use hyper::http::uri::Scheme;
 use twobox_core::{Destination, Error, ErrorKind, Result};
 
+use crate::RECEIVE_BATCH;
+
 /// Stands for the destination's name in a URL.
 const DESTINATION: &str = "{destination}";
 
@@ -19,7 +21,8 @@ impl BaseUrl {
     /// Takes `http://host[:port][/path]`, or `https://…` with the feature `tls`.
     pub(crate) fn new(text: &str) -> Result<Self> {
         let (text, by_name) = (text.trim_end_matches('/').to_owned(), text.contains(DESTINATION));
-        let https = check(&text.replace(DESTINATION, "destination")).map_err(|problem| {
+        let whole = format!("{}{RECEIVE_BATCH}", text.replace(DESTINATION, "destination"));
+        let https = check(&whole).map_err(|problem| {
             // The text may hold a password, so it is not shown.
             Error::new(ErrorKind::Misconfigured, format!("the URL of a destination {problem}"))
         })?;
@@ -66,6 +69,11 @@ fn check(text: &str) -> Result<bool, &'static str> {
     if authority.host().is_empty() {
         return Err("names no host");
     }
+    // Whatever cannot be read as a port would be taken for none, and the request would go to another one.
+    let has_port = authority.as_str().len() > authority.host().len();
+    if has_port && !authority.port_u16().is_some_and(|port| port > 0) {
+        return Err("has a port that is not a number from 1 to 65535");
+    }
     if uri.query().is_some() || text.contains('#') {
         return Err("has a query or a fragment, which would be lost: remove it");
     }
@@ -110,8 +118,17 @@ mod tests {
             "http:///x",
             "http://h/?a=1",
             "http://h/#a",
+            "http://h:",
+            "http://h:0",
+            "http://h:65536",
+            "http://h:https",
+            "http://[::1]:x",
+            "http://h:{destination}",
             password,
         ];
+        // No room is left for the route.
+        let long = format!("http://h/{}", "x".repeat(65_520));
+        urls.push(&long);
         if !cfg!(feature = "tls") {
             urls.push("https://host");
         }
