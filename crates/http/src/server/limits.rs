@@ -1,5 +1,6 @@
 //! What a server accepts from outside (S16).
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use twobox_core::wire::Limits;
@@ -18,7 +19,7 @@ pub struct ServerLimits {
     /// From the first byte of a request, or from the start of a connection, to the end of the request's head, TLS
     /// included. Default 10 s.
     pub head_timeout: Duration,
-    /// Headers of a request. Default 64; senders of ours use fewer than fifteen.
+    /// Headers of a request, at most 4096. Default 64; senders of ours use fewer than fifteen.
     pub headers_max: usize,
     /// Bytes of a request's head. Default 32 KiB.
     pub head_bytes_max: usize,
@@ -68,6 +69,8 @@ impl Default for ServerLimits {
 
 /// The least a head may be limited to: below it no request of ours gets through.
 const HEAD_BYTES_MIN: usize = 8 << 10;
+/// How many headers a head may be limited to. Room for as many is set aside for every request, so the limit is limited.
+const HEADERS: RangeInclusive<usize> = 16..=4096;
 
 impl ServerLimits {
     fn times(&self) -> [Duration; 6] {
@@ -84,8 +87,8 @@ impl ServerLimits {
             "half of bodies_bytes_max must have room for one batch: raise it, or lower the payload limit"
         } else if self.times().contains(&Duration::ZERO) {
             "time-outs and budget must not be zero, or no request gets through"
-        } else if self.head_bytes_max < HEAD_BYTES_MIN || self.headers_max < 16 {
-            "head_bytes_max must be at least 8 KiB and headers_max at least 16, or no request gets through"
+        } else if self.head_bytes_max < HEAD_BYTES_MIN || !HEADERS.contains(&self.headers_max) {
+            "head_bytes_max must be at least 8 KiB and headers_max from 16 to 4096, or no request gets through"
         } else {
             return Ok(());
         };
@@ -108,6 +111,7 @@ mod tests {
         assert!(refused(|limits| limits.requests_max = 0).contains("requests_max"));
         assert!(refused(|limits| limits.bodies_bytes_max = 1).contains("bodies_bytes_max"));
         assert!(refused(|limits| limits.head_bytes_max = 100).contains("head_bytes_max"));
+        assert!(refused(|limits| limits.headers_max = usize::MAX).contains("headers_max"));
         assert!(refused(|limits| limits.budget = Duration::ZERO).contains("budget"));
     }
 }
