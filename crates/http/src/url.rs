@@ -70,14 +70,18 @@ fn check(text: &str) -> Result<bool, &'static str> {
         return Err("names no host");
     }
     // Whatever cannot be read as a port would be taken for none, and the request would go to another one.
-    let has_port = authority.as_str().len() > authority.host().len();
-    if has_port && !authority.port_u16().is_some_and(|port| port > 0) {
+    let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    if !after_host.is_empty() && !after_host.strip_prefix(':').is_some_and(is_port) {
         return Err("has a port that is not a number from 1 to 65535");
     }
     if uri.query().is_some() || text.contains('#') {
         return Err("has a query or a fragment, which would be lost: remove it");
     }
     Ok(https)
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 #[cfg(test)]
@@ -120,6 +124,7 @@ mod tests {
             "http://h/#a",
             "http://h:",
             "http://h:0",
+            "http://h:+1",
             "http://h:65536",
             "http://h:https",
             "http://[::1]:x",
