@@ -7,6 +7,7 @@ mod check;
 mod console;
 mod diff;
 mod example;
+mod fuzz;
 mod metadata;
 mod mutants;
 mod prove;
@@ -29,6 +30,9 @@ Commands:
   test [-- ARGS]  all tests, doctests included, then every example against its expected.txt;
                   ARGS go to the test binaries, for instance a part of a test's name
   check           format, lints, docs, each feature alone, and tidy
+  fuzz [--seconds N] [--target NAME] [--json]
+                  fuzzes everything that reads input from outside, guided by coverage; 60 s in all unless told;
+                  --target NAME --replay FILE runs one input again
   tidy            the house rules no compiler knows
   prove [--minutes N]
                   every harness for so long (10 minutes unless said otherwise), and a report
@@ -41,6 +45,7 @@ enum Command {
     Help,
     Test(Vec<String>),
     Check,
+    Fuzz(fuzz::Options),
     Tidy,
     Prove(prove::Options),
     Mutants(Vec<String>),
@@ -68,6 +73,7 @@ fn parse(arguments: &[String]) -> Option<Command> {
         ["test"] => Some(Command::Test(Vec::new())),
         ["test", "--", ..] => Some(Command::Test(arguments[2..].to_vec())),
         ["check"] => Some(Command::Check),
+        ["fuzz", ..] => fuzz::Options::parse(&words[1..]).map(Command::Fuzz),
         ["tidy"] => Some(Command::Tidy),
         ["prove"] => Some(Command::Prove(prove::Options { minutes: 10.0 })),
         ["prove", "--minutes", minutes] => {
@@ -87,6 +93,7 @@ fn run(command: &Command) -> Result<()> {
         }
         Command::Test(arguments) => test::run(root(), arguments),
         Command::Check => check::run(root()),
+        Command::Fuzz(options) => fuzz::run(root(), options),
         Command::Tidy => tidy::run(root()),
         Command::Prove(options) => prove::run(root(), *options),
         Command::Mutants(names) => mutants::run(root(), names),
@@ -120,9 +127,15 @@ mod tests {
 
     #[test]
     fn misspelt_commands_and_stray_arguments_are_refused() {
-        for line in
-            ["tests", "test relay", "check --fast", "tidy crates", "prove --minutes", "prove --minutes -1"]
-        {
+        for line in [
+            "tests",
+            "test relay",
+            "check --fast",
+            "tidy crates",
+            "fuzz envelope",
+            "prove --minutes",
+            "prove --minutes -1",
+        ] {
             assert_eq!(parsed(line), None, "{line}");
         }
     }

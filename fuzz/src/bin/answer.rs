@@ -1,0 +1,4 @@
+//! Fuzzes `answer`.
+#![no_main]
+
+twobox_fuzz::fuzz!(ANSWER);

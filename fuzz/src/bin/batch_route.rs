@@ -1,0 +1,4 @@
+//! Fuzzes `batch_route`.
+#![no_main]
+
+twobox_fuzz::fuzz!(BATCH_ROUTE);

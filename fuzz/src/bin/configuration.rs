@@ -1,0 +1,4 @@
+//! Fuzzes `configuration`.
+#![no_main]
+
+twobox_fuzz::fuzz!(CONFIGURATION);

@@ -1,0 +1,4 @@
+//! Fuzzes `envelope`.
+#![no_main]
+
+twobox_fuzz::fuzz!(ENVELOPE);

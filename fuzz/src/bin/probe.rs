@@ -1,0 +1,4 @@
+//! Fuzzes `probe`.
+#![no_main]
+
+twobox_fuzz::fuzz!(PROBE);

@@ -1,0 +1,4 @@
+//! Fuzzes `signature`.
+#![no_main]
+
+twobox_fuzz::fuzz!(SIGNATURE);
