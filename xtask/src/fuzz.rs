@@ -113,7 +113,7 @@ fn chosen(folder: &Path, options: &Options) -> Result<Vec<String>> {
 
 /// Builds all targets and says where they are. Cargo keeps flags away from build scripts only if the machine to build
 /// for is named.
-fn build(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn build(folder: &Path) -> Result<PathBuf> {
     cargo::require_c_compiler()?;
     let host = host(folder)?;
     let output = folder.join("target");

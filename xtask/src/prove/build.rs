@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Result, cargo};
+use crate::{Result, cargo, fuzz};
 
 /// Where they are.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub(crate) struct Programs {
 /// If one cannot be built.
 pub(crate) fn all(root: &Path) -> Result<Programs> {
     cargo::require_c_compiler()?;
+    fuzz::build(&root.join("fuzz"))?;
     let folder = root.join("target/proof");
     std::fs::create_dir_all(&folder)?;
     cargo::run(root, &["build", "--release", "--package", "twobox-server"])?;

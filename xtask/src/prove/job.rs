@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Result;
 
@@ -44,14 +44,38 @@ impl Job {
         let mut report = None;
         for line in BufReader::new(output).lines() {
             let line: Value = serde_json::from_str(&line?)?;
-            match line.get("progress").and_then(Value::as_f64) {
-                Some(part) => progress(part, line["text"].as_str().unwrap_or_default()),
-                None => report = Some(line),
+            match (&line, line.get("progress").and_then(Value::as_f64)) {
+                (_, Some(part)) => progress(part, line["text"].as_str().unwrap_or_default()),
+                (Value::Array(targets), None) => report = Some(fuzzed(targets)),
+                (_, None) => report = Some(line),
             }
         }
         let status = child.wait()?;
         // A harness that has found something says so in its report, and by its exit code.
         let report = report.ok_or_else(|| format!("{} ended with {status} and no report", self.name))?;
         Ok(Seen { name: self.name, report })
+    }
+}
+
+/// What the fuzzers say, in the form of the other harnesses.
+fn fuzzed(targets: &[Value]) -> Value {
+    let executions: u64 = targets.iter().filter_map(|target| target["executions"].as_u64()).sum();
+    let found = targets.iter().filter(|target| target["findings"] != 0);
+    let violations: Vec<String> =
+        found.map(|target| format!("{}: {} ({})", target["target"], target["error"], target["input"])).collect();
+    json!({ "figures": { "executions": executions, "targets": targets.len() }, "violations": violations })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_fuzzers_are_violations() {
+        let good = json!({ "target": "answer", "executions": 5, "findings": 0 });
+        let bad = json!({ "target": "probe", "executions": 7, "findings": 1, "error": "believed", "input": "f" });
+        let report = fuzzed(&[good, bad]);
+        assert_eq!(report["figures"]["executions"], 12);
+        assert_eq!(report["violations"].as_array().map(Vec::len), Some(1));
     }
 }

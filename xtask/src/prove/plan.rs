@@ -20,7 +20,7 @@ pub(crate) fn phases(programs: &Programs, minutes: f64) -> Vec<Vec<Lane>> {
         ],
         vec![vec![plain("kills", &["kills", "--seconds", &seconds(22.0), "--program", &twobox])]],
         vec![
-            vec![Job::new("fuzz", &programs.xtask, &["fuzz", "--seconds", &seconds(20.0), "--lines"])],
+            vec![Job::new("fuzz", &programs.xtask, &["fuzz", "--seconds", &seconds(20.0), "--json"])],
             programs.mutants.iter().map(|program| Job::new("mutants", program, &["mutants"])).collect(),
         ],
     ]
