@@ -1,15 +1,39 @@
-//! Power cuts at every step of the disk.
+//! Power cuts and failing calls at every step of the disk.
 //!
-//! A workload runs on a [`Disk`](twobox_testkit::disk::Disk) that records every write and sync, and notes what was
-//! acknowledged when. Then, for every step of the record and every kind of cut, the files as the cut leaves them are
-//! opened by the real store, recovered by it, and checked: what had been acknowledged before the cut is there, no
-//! effect is there twice or by half, and whatever was open is finished.
+//! A [`Workload`] runs on a [`Disk`](twobox_testkit::disk::Disk) that records every write and sync, and notes who was
+//! told what when. Then, for every step of the record and every kind of cut, the files are put down as the cut leaves
+//! them, and SQLite recovers and checks them. The real store takes on every state that is found that way: it opens the
+//! files, delivers what is open, is given everything again. What had been acknowledged before the cut must be there, no
+//! effect twice or by half, and nothing may stay open.
+//!
+//! With a [`Fault`](twobox_testkit::disk::Fault) a call of the disk fails on the way: then the run itself must also
+//! come to its end, by the store's own recovery.
+//!
+//! | function | does |
+//! | --- | --- |
+//! | [`check_images`] | every image of one workload |
+//! | [`check_faults`] | one workload with each call failing in turn |
+//! | [`campaign`] | both, for as many seeds as there is time for |
+//! | [`replay`] | one case again |
+//! | [`check_control`] | a design that is known to be wrong, to see that it is found out |
 
 mod billing;
+mod campaign;
+mod case;
+mod control;
+mod faults;
 mod images;
-mod run;
+mod neighbour;
+mod recover;
 mod shop;
+mod style;
+mod told;
+mod workload;
 
-pub use self::images::{Tally, Violation, check_images};
-pub use self::run::{Side, Workload};
-pub(crate) use self::run::{folder, runtime};
+pub use self::campaign::{campaign, replay};
+pub use self::case::{Case, Violation};
+pub use self::control::{Control, check_control};
+pub use self::faults::{Sample, check_faults, fault_calls};
+pub use self::images::{Tally, check_images};
+pub use self::workload::{Side, Workload};
+pub(crate) use self::workload::{folder, runtime};

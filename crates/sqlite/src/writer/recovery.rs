@@ -8,6 +8,7 @@ use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
 
 use super::core::{Core, Open};
 use crate::error::wrap;
+use crate::options::Durability;
 use crate::shared::Shared;
 
 impl Core {
@@ -75,7 +76,9 @@ pub(crate) fn close_without_checkpoint(connection: Connection) {
 /// Recovers the write-ahead log, copies it into the database file and truncates it. Leaving WAL mode needs the
 /// file for itself, so it also finds out whether another process has it open.
 fn bring_home(shared: &Shared) -> Result<()> {
-    let connection = shared.opener.writer(shared.options.durability)?;
+    // However durable commits are to be: leaving WAL mode is a transaction with a rollback journal, and one that is not
+    // synced before it is relied on can damage the file at a power cut.
+    let connection = shared.opener.writer(Durability::Full)?;
     connection.busy_timeout(Duration::ZERO).map_err(wrap("recover"))?;
     if checkpoint(&connection, "TRUNCATE")?.busy {
         return Err(Error::new(ErrorKind::Busy, "the database is in use"));

@@ -5,48 +5,34 @@
 //! memory is `szOsFile` bytes, of which the first part is ours and the rest belongs to the VFS below.
 #![allow(unsafe_code, reason = "SQLite calls a VFS through C function pointers")]
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fmt, io};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::ffi::{
-    SQLITE_IOERR, SQLITE_IOERR_DELETE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_READ, SQLITE_IOERR_TRUNCATE,
-    SQLITE_IOERR_WRITE, SQLITE_OK, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_WAL,
+    SQLITE_FULL, SQLITE_IOERR, SQLITE_IOERR_DELETE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_READ,
+    SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE, SQLITE_OK, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_WAL,
     sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
     sqlite3_vfs_unregister,
 };
 
-use super::fault::{Fault, Kind};
-use super::image::{Cut, Image};
-use super::record::{Mark, Name, Op, Record};
+use super::fault::{Call, Kind};
+use super::image::Cut;
+use super::record::{Name, Op};
+use super::state::{State, lock};
 use crate::SeededRandom;
 
-/// A disk whose power can be cut; see the [module](super).
-pub struct Disk {
+/// A VFS that SQLite knows as long as this lives.
+pub(super) struct Registered {
     name: String,
     vfs: *mut sqlite3_vfs,
-    state: Arc<Mutex<State>>,
 }
 
 // SAFETY: the pointer is only used to unregister the VFS, which SQLite guards by a lock of its own.
-unsafe impl Send for Disk {}
-// SAFETY: as above; everything else is behind a mutex.
-unsafe impl Sync for Disk {}
-
-#[derive(Default)]
-struct State {
-    record: Record,
-    fault: Option<Fault>,
-    struck: u64,
-    is_off: bool,
-    /// So many more writes and syncs reach the disk.
-    off_after: Option<u64>,
-    chance: u64,
-}
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
 
 /// What the VFS knows of itself.
 struct Shim {
@@ -67,150 +53,33 @@ struct Tracked {
     name: Option<Name>,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Disk {
-    /// A disk of its own, over the machine's. `seed` makes SQLite's own chance repeatable.
-    ///
-    /// # Panics
-    /// If SQLite has no VFS, which it always has on systems with files.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
+impl Registered {
+    /// A VFS over the machine's own that asks and tells `state`.
+    pub(super) fn new(state: &Arc<Mutex<State>>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("twobox-disk-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let state = Arc::new(Mutex::new(State { chance: seed, ..State::default() }));
         // SAFETY: a null name asks for the default VFS, which lives as long as the process.
         let below = unsafe { sqlite3_vfs_find(ptr::null()) };
         assert!(!below.is_null(), "SQLite has a default VFS");
-        let shim = Box::into_raw(Box::new(Shim { below, state: Arc::clone(&state) }));
+        let shim = Box::into_raw(Box::new(Shim { below, state: Arc::clone(state) }));
         let c_name = CString::new(name.as_str()).expect("no zero byte in the name").into_raw();
         // SAFETY: `below` is the default VFS; reading its sizes is what shims do.
         let vfs = Box::into_raw(Box::new(unsafe { vfs(below, shim, c_name) }));
         // SAFETY: the VFS, its name and the shim are leaked, so they outlive every connection.
         let registered = unsafe { sqlite3_vfs_register(vfs, 0) };
         assert_eq!(registered, SQLITE_OK, "the VFS is registered");
-        Self { name, vfs, state }
+        Self { name, vfs }
     }
 
-    /// The name of the VFS, to open databases with.
-    #[must_use]
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
-
-    /// Notes something between two steps.
-    pub fn mark(&self, text: impl Into<String>) {
-        lock(&self.state).record.ops.push(Op::Mark(Mark(text.into())));
-    }
-
-    /// Steps so far.
-    #[must_use]
-    pub fn steps(&self) -> usize {
-        lock(&self.state).record.len()
-    }
-
-    /// What was done so far.
-    #[must_use]
-    pub fn record(&self) -> Record {
-        lock(&self.state).record.clone()
-    }
-
-    /// Lets a call fail.
-    pub fn fail(&self, fault: Fault) {
-        let mut state = lock(&self.state);
-        state.fault = Some(fault);
-        state.struck = 0;
-    }
-
-    /// How many calls have failed since [`fail`](Self::fail).
-    #[must_use]
-    pub fn struck(&self) -> u64 {
-        lock(&self.state).struck
-    }
-
-    /// Cuts the power: nothing reaches the disk any more. Whoever still has files open gets errors.
-    pub fn power_off(&self) {
-        lock(&self.state).is_off = true;
-    }
-
-    /// Cuts the power once so many more writes and syncs have reached the disk: in the middle of a commit, say.
-    pub fn power_off_after(&self, steps: u64) {
-        lock(&self.state).off_after = Some(steps);
-    }
-
-    /// Whether the power is off.
-    #[must_use]
-    pub fn is_off(&self) -> bool {
-        lock(&self.state).is_off
-    }
-
-    /// What is on the disk if the power was cut now.
-    #[must_use]
-    pub fn image(&self, cut: Cut, random: &SeededRandom) -> Image {
-        let state = lock(&self.state);
-        state.record.image(state.record.len(), cut, random)
-    }
-
-    /// Puts the image back and switches the power on. Nobody may have files open.
-    ///
-    /// # Errors
-    /// If the files cannot be written.
-    pub fn power_on(&self, image: &Image) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let known: Vec<Name> = state.record.files().map(str::to_owned).collect();
-        for name in &known {
-            remove(Path::new(name))?;
-            remove(Path::new(&format!("{name}-shm")))?;
-        }
-        let mut base = BTreeMap::new();
-        for (name, bytes) in image.files() {
-            std::fs::write(name, bytes)?;
-            base.insert(name.to_owned(), bytes.to_vec());
-        }
-        state.record = Record { base, ops: Vec::new() };
-        state.is_off = false;
-        state.off_after = None;
-        state.fault = None;
-        Ok(())
-    }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-impl Drop for Disk {
+impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: it was registered by `new`. It is not freed, because a connection may still use it.
         unsafe { sqlite3_vfs_unregister(self.vfs) };
-    }
-}
-
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").field("name", &self.name).field("steps", &self.steps()).finish_non_exhaustive()
-    }
-}
-
-impl State {
-    /// Whether this call is to fail, because the power is off or because it was asked for.
-    fn fails(&mut self, kind: Kind) -> bool {
-        if kind != Kind::Read && !self.is_off {
-            self.is_off = self.off_after == Some(0);
-            self.off_after = self.off_after.and_then(|steps| steps.checked_sub(1));
-        }
-        let strikes = self.fault.as_mut().is_some_and(|fault| fault.strikes(kind));
-        self.struck += u64::from(strikes);
-        strikes || (self.is_off && kind != Kind::Read)
-    }
-
-    fn drops_pages(&self) -> bool {
-        !self.is_off && self.fault.is_some_and(|fault| fault.kind == Kind::SyncDroppingPages)
     }
 }
 
@@ -324,7 +193,7 @@ unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_dir
             return SQLITE_IOERR_DELETE;
         }
         if state.record.files().any(|known| known == text) {
-            state.record.ops.push(Op::Delete { file: text });
+            state.record.ops.push(Op::Delete { file: text, synced: sync_directory != 0 });
         }
         drop(state);
         under!(vfs, xDelete, SQLITE_IOERR, name, sync_directory)
@@ -351,7 +220,7 @@ unsafe extern "C" fn full_pathname(
     unsafe { under!(vfs, xFullPathname, SQLITE_IOERR, name, size, out) }
 }
 
-/// Salts of the write-ahead log come from here: the same seed writes the same bytes.
+/// Not for much: SQLite draws most of its chance, the salts of the write-ahead log for instance, from the default VFS.
 unsafe extern "C" fn randomness(vfs: *mut sqlite3_vfs, size: c_int, out: *mut c_char) -> c_int {
     // SAFETY: `out` has `size` bytes.
     unsafe {
@@ -432,7 +301,8 @@ unsafe extern "C" fn read(
     // SAFETY: passed on as it came.
     unsafe {
         let tracked = tracked(file);
-        if tracked.name.is_some() && lock(&tracked.state).fails(Kind::Read) {
+        let failed = tracked.name.as_ref().and_then(|name| lock(&tracked.state).fails(Call::Read, name));
+        if failed.is_some() {
             return SQLITE_IOERR_READ;
         }
         below!(file, xRead, out, size, offset)
@@ -450,12 +320,21 @@ unsafe extern "C" fn write(
         let tracked = tracked(file);
         if let Some(name) = &tracked.name {
             let mut state = lock(&tracked.state);
-            if state.fails(Kind::Write) {
-                return SQLITE_IOERR_WRITE;
-            }
+            let failed = state.fails(Call::Write, name);
             let bytes = std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(size).unwrap_or(0));
-            let offset = u64::try_from(offset).unwrap_or(0);
-            state.record.ops.push(Op::Write { file: name.clone(), offset, data: bytes.to_vec() });
+            let at = u64::try_from(offset).unwrap_or(0);
+            let mut written = |bytes: &[u8]| {
+                state.record.ops.push(Op::Write { file: name.clone(), offset: at, data: bytes.to_vec() });
+            };
+            match failed {
+                Some(Kind::Full) => {
+                    written(&bytes[..bytes.len() / 2]);
+                    below!(file, xWrite, data, size / 2, offset);
+                    return SQLITE_FULL;
+                }
+                Some(_) => return SQLITE_IOERR_WRITE,
+                None => written(bytes),
+            }
         }
         below!(file, xWrite, data, size, offset)
     }
@@ -467,7 +346,7 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: sqlite3_int64) -> c
         let tracked = tracked(file);
         if let Some(name) = &tracked.name {
             let mut state = lock(&tracked.state);
-            if state.fails(Kind::Write) {
+            if state.fails(Call::Truncate, name).is_some() {
                 return SQLITE_IOERR_TRUNCATE;
             }
             let length = u64::try_from(size).unwrap_or(0);
@@ -483,9 +362,9 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         let tracked = tracked(file);
         let Some(name) = &tracked.name else { return below!(file, xSync, flags) };
         let mut state = lock(&tracked.state);
-        if state.fails(Kind::Sync) {
-            if state.drops_pages() {
-                drop_pages(file, name, &mut state);
+        if let Some(kind) = state.fails(Call::Sync, name) {
+            if kind == Kind::SyncDroppingPages {
+                drop_pages(file, name, &state);
             }
             return SQLITE_IOERR_FSYNC;
         }
@@ -495,21 +374,24 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     }
 }
 
-/// The kernel forgets what it could not write: the file is as at its last good sync, and clean.
+/// The kernel forgets what it could not write: what is read is as at the last good sync. The record knows already.
 ///
 /// # Safety
 /// As for `sync`.
-unsafe fn drop_pages(file: *mut sqlite3_file, name: &Name, state: &mut State) {
-    let image = state.record.image(state.record.len(), Cut::Lost, &SeededRandom::new(0));
+unsafe fn drop_pages(file: *mut sqlite3_file, name: &Name, state: &State) {
+    const PART: usize = 64 << 10;
+    let image = state.record.image(state.record.len(), Cut::Kill, &SeededRandom::new(0));
     let bytes = image.files().find(|(of, _)| of == name).map(|(_, bytes)| bytes.to_vec()).unwrap_or_default();
-    let length = sqlite3_int64::try_from(bytes.len()).unwrap_or(0);
+    let length = |bytes: usize| sqlite3_int64::try_from(bytes).unwrap_or(0);
     // SAFETY: the bytes live until the calls return.
     unsafe {
-        below!(file, xTruncate, length);
-        below!(file, xWrite, bytes.as_ptr().cast(), c_int::try_from(bytes.len()).unwrap_or(0), 0);
+        below!(file, xTruncate, length(bytes.len()));
+        // SQLite's own VFS writes no more than 128 KiB at once.
+        for (number, part) in bytes.chunks(PART).enumerate() {
+            let size = c_int::try_from(part.len()).unwrap_or(0);
+            below!(file, xWrite, part.as_ptr().cast(), size, length(number * PART));
+        }
     }
-    state.record.forget_unsynced(name);
-    state.fault = None;
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, out: *mut sqlite3_int64) -> c_int {

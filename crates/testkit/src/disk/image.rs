@@ -1,11 +1,12 @@
 //! What is on the disk after a cut.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::fmt;
+use std::str::FromStr;
 
-use twobox_core::Random;
+use twobox_core::{Error, Random};
 
+use super::fault::Kind;
 use super::record::{Name, Op, Record};
 
 /// What disks write at once.
@@ -27,10 +28,40 @@ pub enum Cut {
 impl Cut {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Kill, Self::Lost, Self::Subset, Self::Torn];
+
+    /// Whether chance decides what survives.
+    #[must_use]
+    pub fn is_random(self) -> bool {
+        matches!(self, Self::Subset | Self::Torn)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Lost => "lost",
+            Self::Subset => "subset",
+            Self::Torn => "torn",
+        }
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Cut {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let known = Self::ALL.into_iter().find(|cut| cut.name() == text);
+        known.ok_or_else(|| Error::invalid(format!("no such cut: {text}")))
+    }
 }
 
 /// The files of a disk at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     files: BTreeMap<Name, Vec<u8>>,
 }
@@ -39,35 +70,99 @@ impl Record {
     /// What a cut before `step` leaves. `random` decides about what was not synced.
     #[must_use]
     pub fn image(&self, step: usize, cut: Cut, random: &dyn Random) -> Image {
-        let mut files: BTreeMap<&Name, File<'_>> =
-            self.base.iter().map(|(name, bytes)| (name, File::durable(bytes.clone()))).collect();
-        for op in &self.ops[..step.min(self.ops.len())] {
-            match op {
-                Op::Mark(_) => {}
-                Op::Sync { file } => files.entry(file).or_default().sync(),
-                // The directory is as good as synced: SQLite does so where it matters, and losing a whole file that
-                // was synced is another fault than losing a write.
-                Op::Delete { file } => drop(files.remove(file)),
-                Op::Write { file, .. } | Op::Truncate { file, .. } => {
-                    files.entry(file).or_default().pending.push(op);
+        let mut walk = self.walk();
+        walk.go_to(step);
+        walk.image(cut, random)
+    }
+
+    /// A walk through the record, for those who want images of many steps.
+    #[must_use]
+    pub fn walk(&self) -> Walk<'_> {
+        let file = |(name, bytes): (&Name, &Vec<u8>)| (name.clone(), File::durable(bytes.clone()));
+        Walk { ops: &self.ops, step: 0, files: self.base.iter().map(file).collect() }
+    }
+}
+
+/// A place in a [`Record`], with the files as they are there. It only goes forward.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    ops: &'a [Op],
+    step: usize,
+    files: BTreeMap<Name, File<'a>>,
+}
+
+impl<'a> Walk<'a> {
+    /// Goes to the place before `step`.
+    pub fn go_to(&mut self, step: usize) {
+        while self.step < step.min(self.ops.len()) {
+            self.take(&self.ops[self.step]);
+            self.step += 1;
+        }
+    }
+
+    fn take(&mut self, op: &'a Op) {
+        match op {
+            Op::Mark(_) => {}
+            Op::Sync { file } => {
+                self.file(file).sync();
+                self.directory_synced();
+            }
+            Op::Delete { file, synced } => {
+                self.file(file).delete();
+                if *synced {
+                    self.directory_synced();
                 }
             }
+            Op::Failed { file, kind: Kind::SyncDroppingPages } => self.file(file).drop_pages(),
+            Op::Failed { file, kind: Kind::SyncKeepingPages } => self.file(file).keep_pages(),
+            Op::Failed { .. } => {}
+            Op::Write { file, .. } | Op::Truncate { file, .. } => self.file(file).change(op),
         }
-        let survived = |(name, file): (&Name, File<'_>)| (name.clone(), file.after(cut, random));
-        Image { files: files.into_iter().map(survived).collect() }
+    }
+
+    fn file(&mut self, name: &Name) -> &mut File<'a> {
+        self.files.entry(name.clone()).or_default()
+    }
+
+    /// File systems with a journal write it in order: whatever is synced takes earlier deletions along.
+    fn directory_synced(&mut self) {
+        self.files.retain(|_, file| {
+            file.deleted = None;
+            file.exists
+        });
+    }
+
+    /// What a cut here leaves. `random` decides about what was not synced.
+    #[must_use]
+    pub fn image(&self, cut: Cut, random: &dyn Random) -> Image {
+        let survived =
+            |(name, file): (&Name, &File<'_>)| Some((name.clone(), file.after(cut, random)?));
+        Image { files: self.files.iter().filter_map(survived).collect() }
     }
 }
 
 /// A file and what was done to it since its last sync.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct File<'a> {
+    exists: bool,
+    /// What is on the disk.
     durable: Vec<u8>,
+    /// What is read.
+    visible: Vec<u8>,
     pending: Vec<&'a Op>,
+    /// What was on the disk under this name before a deletion that may still be forgotten.
+    deleted: Option<Vec<u8>>,
 }
 
-impl File<'_> {
-    fn durable(durable: Vec<u8>) -> Self {
-        Self { durable, pending: Vec::new() }
+impl<'a> File<'a> {
+    fn durable(bytes: Vec<u8>) -> Self {
+        Self { exists: true, visible: bytes.clone(), durable: bytes, ..Self::default() }
+    }
+
+    fn change(&mut self, op: &'a Op) {
+        self.exists = true;
+        apply(&mut self.visible, op, &mut |_| true);
+        self.pending.push(op);
     }
 
     fn sync(&mut self) {
@@ -76,17 +171,39 @@ impl File<'_> {
         }
     }
 
-    fn after(mut self, cut: Cut, random: &dyn Random) -> Vec<u8> {
+    fn delete(&mut self) {
+        let deleted = self.deleted.take().or_else(|| self.exists.then(|| std::mem::take(&mut self.durable)));
+        *self = Self { deleted, ..Self::default() };
+    }
+
+    fn drop_pages(&mut self) {
+        self.pending.clear();
+        self.visible.clone_from(&self.durable);
+    }
+
+    fn keep_pages(&mut self) {
+        self.pending.clear();
+    }
+
+    fn after(&self, cut: Cut, random: &dyn Random) -> Option<Vec<u8>> {
         let coin = |_: usize| random.next_u64().is_multiple_of(2);
-        for op in std::mem::take(&mut self.pending) {
+        if cut == Cut::Kill {
+            return self.exists.then(|| self.visible.clone());
+        }
+        if let Some(deleted) = &self.deleted
+            && (cut == Cut::Lost || coin(0))
+        {
+            return Some(deleted.clone());
+        }
+        let mut bytes = self.durable.clone();
+        for op in &self.pending {
             match cut {
-                Cut::Kill => apply(&mut self.durable, op, &mut |_| true),
-                Cut::Subset if coin(0) => apply(&mut self.durable, op, &mut |_| true),
-                Cut::Torn => apply(&mut self.durable, op, &mut { coin }),
-                Cut::Lost | Cut::Subset => {}
+                Cut::Subset if coin(0) => apply(&mut bytes, op, &mut |_| true),
+                Cut::Torn => apply(&mut bytes, op, &mut { coin }),
+                Cut::Kill | Cut::Lost | Cut::Subset => {}
             }
         }
-        self.durable
+        self.exists.then_some(bytes)
     }
 }
 
@@ -131,15 +248,38 @@ impl Image {
     /// The same files have the same fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        self.files.iter().fold(0, |print, (name, bytes)| {
+            let length = bytes.len() as u64;
+            fingerprint(bytes, fingerprint(name.as_bytes(), print ^ length))
+        })
     }
 
     /// The files, by the path they had.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
     }
+}
+
+/// A hash of many bytes in little time, for telling contents apart that nobody has made up to be alike.
+#[must_use]
+pub fn fingerprint(bytes: &[u8], seed: u64) -> u64 {
+    /// Words that are hashed side by side, because one after the other the processor would have to wait.
+    const LANES: usize = 4;
+    let mut lanes = [seed, !seed, seed.rotate_left(16), seed.rotate_left(32)];
+    let mut blocks = bytes.chunks_exact(8 * LANES);
+    for block in blocks.by_ref() {
+        for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
+            *lane = fold(*lane, word.try_into().map_or(0, u64::from_le_bytes));
+        }
+    }
+    let rest = blocks.remainder().iter().fold(seed, |print, byte| fold(print, u64::from(*byte) + 1));
+    lanes.into_iter().fold(rest, fold)
+}
+
+/// For each value of the one, different values of the other give different results.
+fn fold(print: u64, word: u64) -> u64 {
+    let mixed = (print.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
 }
 
 #[cfg(test)]
@@ -151,14 +291,29 @@ mod tests {
         Op::Write { file: "a".into(), offset, data: data.to_vec() }
     }
 
+    fn sync() -> Op {
+        Op::Sync { file: "a".into() }
+    }
+
+    fn delete() -> Op {
+        Op::Delete { file: "a".into(), synced: false }
+    }
+
+    fn record(ops: Vec<Op>) -> Record {
+        Record { ops, ..Record::default() }
+    }
+
+    fn found(record: &Record, step: usize, cut: Cut) -> Option<Vec<u8>> {
+        record.image(step, cut, &SeededRandom::new(1)).files.remove("a")
+    }
+
     fn bytes(record: &Record, step: usize, cut: Cut) -> Vec<u8> {
-        record.image(step, cut, &SeededRandom::new(1)).files.remove("a").unwrap_or_default()
+        found(record, step, cut).unwrap_or_default()
     }
 
     #[test]
     fn only_what_was_synced_survives_a_power_cut_and_everything_survives_a_kill() {
-        let ops = vec![write(0, b"one"), Op::Sync { file: "a".into() }, write(1, b"NEW"), write(9, b"!")];
-        let record = Record { ops, ..Record::default() };
+        let record = record(vec![write(0, b"one"), sync(), write(1, b"NEW"), write(9, b"!")]);
         assert_eq!(bytes(&record, 1, Cut::Lost), b"");
         assert_eq!(bytes(&record, 2, Cut::Lost), b"one");
         assert_eq!(bytes(&record, 4, Cut::Lost), b"one");
@@ -167,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_torn_write_survives_in_whole_sectors() {
-        let record = Record { ops: vec![write(100, &[7; 2000])], ..Record::default() };
+        let record = record(vec![write(100, &[7; 2000])]);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..64 {
             let image = record.image(1, Cut::Torn, &SeededRandom::new(seed));
@@ -184,13 +339,43 @@ mod tests {
 
     #[test]
     fn deleted_files_are_gone_and_truncated_ones_short() {
-        let ops = vec![
-            write(0, b"abc"),
-            Op::Truncate { file: "a".into(), length: 1 },
-            Op::Delete { file: "a".into() },
-        ];
-        let record = Record { ops, ..Record::default() };
+        let ops = vec![write(0, b"abc"), Op::Truncate { file: "a".into(), length: 1 }, delete()];
+        let record = record(ops);
         assert_eq!(bytes(&record, 2, Cut::Kill), b"a");
         assert_eq!(record.image(3, Cut::Kill, &SeededRandom::new(1)), Image::default());
+    }
+
+    #[test]
+    fn a_deletion_can_be_forgotten_until_something_is_synced() {
+        let other = Op::Sync { file: "b".into() };
+        let record = record(vec![write(0, b"old"), sync(), delete(), write(0, b"new"), other]);
+        assert_eq!(found(&record, 3, Cut::Kill), None);
+        assert_eq!(found(&record, 3, Cut::Lost).unwrap(), b"old");
+        assert_eq!(found(&record, 4, Cut::Kill).unwrap(), b"new");
+        assert_eq!(found(&record, 4, Cut::Lost).unwrap(), b"old");
+        assert_eq!(found(&record, 5, Cut::Lost).unwrap(), b"", "the new one is there, its bytes are not");
+    }
+
+    #[test]
+    fn pages_of_a_failed_sync_never_become_durable() {
+        for (kind, visible) in [(Kind::SyncDroppingPages, b"old"), (Kind::SyncKeepingPages, b"new")] {
+            let failed = Op::Failed { file: "a".into(), kind };
+            let record = record(vec![write(0, b"old"), sync(), write(0, b"new"), failed, sync()]);
+            assert_eq!(bytes(&record, 5, Cut::Kill), visible);
+            assert_eq!(bytes(&record, 5, Cut::Lost), b"old");
+        }
+    }
+
+    #[test]
+    fn fingerprints_differ_when_a_byte_does() {
+        let image = |bytes: Vec<u8>| Image { files: [("a".to_owned(), bytes)].into() };
+        let plain = vec![0_u8; 4099];
+        let mut seen = std::collections::BTreeSet::from([image(plain.clone()).fingerprint()]);
+        for at in 0..plain.len() {
+            let mut other = plain.clone();
+            other[at] = 1;
+            assert!(seen.insert(image(other).fingerprint()), "byte {at}");
+        }
+        assert!(seen.insert(image(vec![0; 4098]).fingerprint()), "the length counts");
     }
 }

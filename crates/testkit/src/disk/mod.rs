@@ -12,8 +12,9 @@ mod fault;
 mod ffi;
 mod image;
 mod record;
+mod state;
 
 pub use self::fault::{Fault, Kind};
-pub use self::ffi::Disk;
-pub use self::image::{Cut, Image};
+pub use self::image::{Cut, Image, Walk, fingerprint};
 pub use self::record::{Mark, Record};
+pub use self::state::Disk;

@@ -2,16 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use super::fault::Kind;
+
 /// Names a file of a disk: its path, as SQLite gave it.
 pub(super) type Name = String;
 
 /// One thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    Write { file: Name, offset: u64, data: Vec<u8> },
-    Truncate { file: Name, length: u64 },
-    Sync { file: Name },
-    Delete { file: Name },
+    Write {
+        file: Name,
+        offset: u64,
+        data: Vec<u8>,
+    },
+    Truncate {
+        file: Name,
+        length: u64,
+    },
+    Sync {
+        file: Name,
+    },
+    /// `synced`: with the directory.
+    Delete {
+        file: Name,
+        synced: bool,
+    },
+    /// A call that was made to fail.
+    Failed {
+        file: Name,
+        kind: Kind,
+    },
     Mark(Mark),
 }
 
@@ -43,23 +63,9 @@ impl Record {
     pub(super) fn files(&self) -> impl Iterator<Item = &str> {
         let touched = self.ops.iter().filter_map(|op| match op {
             Op::Write { file, .. } | Op::Truncate { file, .. } => Some(file.as_str()),
-            Op::Sync { .. } | Op::Delete { .. } | Op::Mark(_) => None,
+            Op::Sync { .. } | Op::Delete { .. } | Op::Failed { .. } | Op::Mark(_) => None,
         });
         self.base.keys().map(String::as_str).chain(touched)
-    }
-
-    /// Takes back what was done to a file since its last sync.
-    pub(super) fn forget_unsynced(&mut self, name: &str) {
-        let synced = self.ops.iter().rposition(|op| matches!(op, Op::Sync { file } if file == name));
-        let mut at = 0;
-        self.ops.retain(|op| {
-            at += 1;
-            let touches = match op {
-                Op::Write { file, .. } | Op::Truncate { file, .. } => file == name,
-                Op::Sync { .. } | Op::Delete { .. } | Op::Mark(_) => false,
-            };
-            !touches || synced.is_some_and(|synced| at - 1 < synced)
-        });
     }
 
     /// What was noted before `step`.
@@ -74,5 +80,24 @@ impl Record {
     #[must_use]
     pub fn syncs(&self, step: usize) -> usize {
         self.ops[..step.min(self.ops.len())].iter().filter(|op| matches!(op, Op::Sync { .. })).count()
+    }
+
+    /// The step at which a call was made to fail for the first time.
+    #[must_use]
+    pub fn failed(&self) -> Option<usize> {
+        self.ops.iter().position(|op| matches!(op, Op::Failed { .. }))
+    }
+
+    /// The step at which this was noted first.
+    #[must_use]
+    pub fn marked(&self, text: &str) -> Option<usize> {
+        self.ops.iter().position(|op| matches!(op, Op::Mark(mark) if mark.0 == text))
+    }
+
+    /// The first step from `from` on that deletes a file whose name ends like this.
+    #[must_use]
+    pub fn deletion(&self, name_end: &str, from: usize) -> Option<usize> {
+        let deletes = |op: &Op| matches!(op, Op::Delete { file, .. } if file.ends_with(name_end));
+        self.ops.iter().skip(from).position(deletes).map(|after| from + after)
     }
 }

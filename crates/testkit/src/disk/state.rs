@@ -1,0 +1,196 @@
+//! What a disk knows and does; the VFS only passes calls on to it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
+
+use super::fault::{Call, Fault, Kind};
+use super::ffi::Registered;
+use super::image::{Cut, Image};
+use super::record::{Mark, Name, Op, Record};
+use crate::SeededRandom;
+
+/// A disk whose power can be cut; see the [module](super).
+pub struct Disk {
+    vfs: Registered,
+    state: Arc<Mutex<State>>,
+}
+
+/// What the calls of the VFS change.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) record: Record,
+    faults: Option<Armed>,
+    calls: BTreeMap<Call, u64>,
+    struck: u64,
+    pub(super) is_off: bool,
+    /// So many more writes and syncs reach the disk.
+    off_after: Option<u64>,
+    pub(super) chance: u64,
+}
+
+/// Calls that are going to fail.
+struct Armed {
+    fault: Fault,
+    times: u64,
+}
+
+pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Disk {
+    /// A disk of its own, over the machine's. `seed` decides what SQLite gets when it asks this disk for chance.
+    ///
+    /// # Panics
+    /// If SQLite has no VFS, which it always has on systems with files.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let state = Arc::new(Mutex::new(State { chance: seed, ..State::default() }));
+        Self { vfs: Registered::new(&state), state }
+    }
+
+    /// The name of the VFS, to open databases with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.vfs.name()
+    }
+
+    /// Notes something between two steps.
+    pub fn mark(&self, text: impl Into<String>) {
+        lock(&self.state).record.ops.push(Op::Mark(Mark(text.into())));
+    }
+
+    /// Steps so far.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        lock(&self.state).record.len()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        lock(&self.state).record.clone()
+    }
+
+    /// Lets a call fail.
+    pub fn fail(&self, fault: Fault) {
+        self.fail_times(fault, 1);
+    }
+
+    /// Lets a call fail, and as many of the following ones of its kind that it is `times` in all.
+    pub fn fail_times(&self, fault: Fault, times: u64) {
+        let mut state = lock(&self.state);
+        state.faults = Some(Armed { fault, times });
+        state.struck = 0;
+        state.calls.clear();
+    }
+
+    /// How many calls have failed since [`fail`](Self::fail).
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        lock(&self.state).struck
+    }
+
+    /// How many calls there were that a fault of this kind counts, since [`fail`](Self::fail) or ever.
+    #[must_use]
+    pub fn calls(&self, kind: Kind) -> u64 {
+        lock(&self.state).calls.get(&kind.call()).copied().unwrap_or(0)
+    }
+
+    /// Cuts the power: nothing reaches the disk any more. Whoever still has files open gets errors.
+    pub fn power_off(&self) {
+        lock(&self.state).is_off = true;
+    }
+
+    /// Cuts the power once so many more writes and syncs have reached the disk: in the middle of a commit, say.
+    pub fn power_off_after(&self, steps: u64) {
+        lock(&self.state).off_after = Some(steps);
+    }
+
+    /// Whether the power is off.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        lock(&self.state).is_off
+    }
+
+    /// What is on the disk if the power was cut now.
+    #[must_use]
+    pub fn image(&self, cut: Cut, random: &SeededRandom) -> Image {
+        let state = lock(&self.state);
+        state.record.image(state.record.len(), cut, random)
+    }
+
+    /// Puts the image back and switches the power on. Nobody may have files open.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    pub fn power_on(&self, image: &Image) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let known: Vec<Name> = state.record.files().map(str::to_owned).collect();
+        for name in &known {
+            remove(Path::new(name))?;
+            remove(Path::new(&format!("{name}-shm")))?;
+        }
+        let mut base = BTreeMap::new();
+        for (name, bytes) in image.files() {
+            std::fs::write(name, bytes)?;
+            base.insert(name.to_owned(), bytes.to_vec());
+        }
+        state.record = Record { base, ops: Vec::new() };
+        state.is_off = false;
+        state.off_after = None;
+        state.faults = None;
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The VFS stays in memory for connections that still use it; what it has recorded need not.
+        lock(&self.state).record = Record::default();
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("name", &self.name()).field("steps", &self.steps()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// How this call is to fail, because it was asked for or because the power is off.
+    pub(super) fn fails(&mut self, call: Call, file: &Name) -> Option<Kind> {
+        if call != Call::Read && !self.is_off {
+            self.is_off = self.off_after == Some(0);
+            self.off_after = self.off_after.and_then(|steps| steps.checked_sub(1));
+        }
+        let nth = self.calls.entry(call).or_default();
+        let this = std::mem::replace(nth, *nth + 1);
+        let strikes = |armed: &Armed| {
+            let Armed { fault, times } = armed;
+            let struck = fault.kind.call() == call && this >= fault.nth && this - fault.nth < *times;
+            struck.then_some(fault.kind)
+        };
+        if let Some(kind) = self.faults.as_ref().and_then(strikes) {
+            self.struck += 1;
+            self.record.ops.push(Op::Failed { file: file.clone(), kind });
+            return Some(kind);
+        }
+        let off = match call {
+            Call::Read => return None,
+            Call::Write => Kind::Write,
+            Call::Truncate => Kind::Truncate,
+            Call::Sync => Kind::Sync,
+        };
+        self.is_off.then_some(off)
+    }
+}
