@@ -1,9 +1,15 @@
-//! Every test of the workspace, then the examples.
+//! Every test of the workspace, then schedules and planted bugs, then the examples.
 
 use std::path::Path;
 
 use crate::console::Steps;
+use crate::metadata::Package;
 use crate::{Result, cargo, example, metadata};
+
+/// With this feature threads and tasks run only under a scheduler, which all other tests do without.
+const SCHEDULED: &str = "shuttle";
+/// With this feature bugs can be planted; all other tests run without, as everybody does.
+const MUTANTS: &str = "mutants";
 
 /// Runs all tests; `arguments` go to the test binaries.
 ///
@@ -13,28 +19,53 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     cargo::require_c_compiler()?;
     let packages = metadata::packages(root)?;
     let mut steps = Steps::default();
-    steps.run("tests", || cargo::run(root, &tests(arguments)));
+    let features = features(&packages);
+    // One failing crate must not hide the next, hence no stopping at the first.
+    let all = ["test", "--workspace", "--no-fail-fast", "--features", &features];
+    steps.run("tests", || cargo::run(root, &with(&all, arguments)));
+    let scheduled = ["test", "--package", "twobox-proof", "--features", SCHEDULED, "--test", "schedules"];
+    steps.run("schedules", || cargo::run(root, &with(&scheduled, arguments)));
+    let mutants = ["test", "--package", "twobox-proof", "--features", MUTANTS, "--test", "mutants"];
+    steps.run("mutants", || cargo::run(root, &with(&mutants, arguments)));
     for package in packages.iter().filter(|package| example::is_example(root, package)) {
         steps.run(&package.name, || example::run(root, package));
     }
     steps.finish()
 }
 
-/// One failing crate must not hide the next, hence no stopping at the first.
-fn tests(arguments: &[String]) -> Vec<&str> {
-    let mut words = vec!["test", "--workspace", "--all-features", "--no-fail-fast"];
-    if !arguments.is_empty() {
-        words.push("--");
-        words.extend(arguments.iter().map(String::as_str));
-    }
-    words
+/// All features of all packages but those that make something else of the product.
+fn features(packages: &[Package]) -> String {
+    let of = |package: &Package| {
+        let usual =
+            package.features.iter().filter(|feature| ![SCHEDULED, MUTANTS].contains(&feature.as_str()));
+        usual.map(|feature| format!("{}/{feature}", package.name)).collect::<Vec<_>>()
+    };
+    packages.iter().flat_map(of).collect::<Vec<_>>().join(",")
+}
+
+fn with<'a>(command: &[&'a str], arguments: &'a [String]) -> Vec<&'a str> {
+    let separator = if arguments.is_empty() { None } else { Some("--") };
+    command.iter().copied().chain(separator).chain(arguments.iter().map(String::as_str)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn arguments_reach_the_test_binaries() {
-        assert_eq!(super::tests(&["relay".into()])[3..], ["--no-fail-fast", "--", "relay"]);
-        assert_eq!(super::tests(&[]).last(), Some(&"--no-fail-fast"));
+        assert_eq!(with(&["test"], &["relay".into()]), ["test", "--", "relay"]);
+        assert_eq!(with(&["test"], &[]), ["test"]);
+    }
+
+    #[test]
+    fn tests_run_with_every_feature_but_the_scheduler_and_the_bugs() {
+        let package = |name: &str, features: &[&str]| Package {
+            name: name.into(),
+            folder: name.into(),
+            features: features.iter().map(|&feature| feature.into()).collect(),
+            runnable: false,
+        };
+        assert_eq!(features(&[package("a", &["x", "shuttle"]), package("b", &["mutants", "y"])]), "a/x,b/y");
     }
 }

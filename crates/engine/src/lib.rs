@@ -8,6 +8,7 @@ pub mod receiver;
 pub mod relay;
 mod shutdown;
 mod sweeper;
+mod sync;
 mod timer;
 
 pub use crate::in_process::InProcess;

@@ -9,8 +9,8 @@ use twobox_core::{Destination, Error, Message, MessageId, NewMessage, Response, 
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, Timer as _};
 use twobox_proof::powercut::{
-    Case, Control, Sample, Side, Tally, Violation, Workload, campaign, check_control, check_faults, check_images,
-    replay,
+    Case, Control, Sample, Side, Tally, Violation, Workload, campaign, check_control, check_faults,
+    check_images, replay,
 };
 use twobox_sqlite::{Drive, Durability, Sqlite};
 use twobox_testkit::disk::{Cut, Disk, Fault, Kind};
@@ -214,7 +214,8 @@ impl Weak {
 /// and sent, and what vanished must not be.
 #[test]
 fn l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let weak = Weak::open().await;
         weak.relay();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
@@ -14,6 +14,7 @@ use crate::options::{Drive, Options, SqliteBuilder};
 use crate::presence::{self, Presence};
 use crate::reader::Readers;
 use crate::shared::{BoxState, FileIdentity, Shared, touch};
+use crate::sync::Mutex;
 use crate::wake::Watcher;
 use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Queue, Queued, WriterThread};
 use crate::{SqliteTx, schema};
@@ -42,7 +43,8 @@ struct Database {
 }
 
 /// The files that are open in this process: a second writer for one of them would be a second lock holder.
-static OPEN: LazyLock<Mutex<HashMap<FileIdentity, Weak<Database>>>> = LazyLock::new(Mutex::default);
+static OPEN: LazyLock<std::sync::Mutex<HashMap<FileIdentity, Weak<Database>>>> =
+    LazyLock::new(Default::default);
 
 impl SqliteBuilder {
     /// Opens the file, creating it if it does not exist. Creates no tables: see [`Sqlite::migrate`].
@@ -330,6 +332,11 @@ impl Sqlite {
 
     pub(crate) fn epoch(&self) -> u64 {
         if mutant!(LaneKeptAfterReopen) { 1 } else { self.database.shared.epoch() }
+    }
+
+    #[cfg(feature = "shuttle")]
+    pub(crate) fn wake_all(&self) {
+        self.database.shared.wake_all();
     }
 }
 

@@ -10,7 +10,7 @@ use twobox_core::{Error, ErrorKind, Random, Result};
 
 use crate::error::wrap;
 
-thread_local! {
+crate::sync::thread_local! {
     /// Whether this thread is inside a transaction of some writer (W8).
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -140,13 +140,13 @@ pub(crate) struct Inside(());
 
 impl Inside {
     pub(crate) fn enter() -> Self {
-        INSIDE.set(true);
+        INSIDE.with(|inside| inside.set(true));
         Self(())
     }
 
     /// Refuses a call that would wait for the transaction it is made from.
     pub(crate) fn refuse() -> Result<()> {
-        if !INSIDE.get() {
+        if !INSIDE.with(Cell::get) {
             return Ok(());
         }
         Err(Error::new(
@@ -159,6 +159,6 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(false);
+        INSIDE.with(|inside| inside.set(false));
     }
 }

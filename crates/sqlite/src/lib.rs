@@ -10,6 +10,9 @@ mod connection;
 mod database;
 mod enqueue;
 mod error;
+#[cfg(feature = "shuttle")]
+#[doc(hidden)]
+pub mod exposed;
 mod guard;
 mod inbox;
 mod options;
@@ -24,6 +27,7 @@ mod sql;
 #[cfg(test)]
 mod sql_tests;
 mod sweep;
+mod sync;
 mod tx;
 mod wake;
 mod writer;

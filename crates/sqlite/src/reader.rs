@@ -1,7 +1,6 @@
 //! Short reads beside the writer.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -9,6 +8,8 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use crate::connection::Opener;
 use crate::options::Drive;
+use crate::sync::mpsc::{Receiver, Sender, channel};
+use crate::sync::{Mutex, MutexGuard, thread};
 
 /// A connection that is opened when first used and can be taken away between two uses.
 type Slot = Mutex<Option<Connection>>;
@@ -24,7 +25,7 @@ struct Slots {
 pub(crate) struct Readers {
     slots: Arc<Slots>,
     jobs: Option<Mutex<Option<Sender<ReadJob>>>>,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 /// All connections are closed until this is dropped.
@@ -71,9 +72,8 @@ impl Readers {
     pub(crate) fn shut_down(&self) {
         self.jobs.iter().for_each(|jobs| drop(jobs.lock().unwrap_or_else(PoisonError::into_inner).take()));
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != std::thread::current().id())
-        {
-            let _: std::thread::Result<()> = thread.join();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _: thread::Result<()> = thread.join();
         }
         for slot in &self.slots.slots {
             drop(slot.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -105,13 +105,13 @@ impl Slots {
 fn spawn(
     slots: &Arc<Slots>,
     threads: usize,
-    running: &mut Vec<std::thread::JoinHandle<()>>,
+    running: &mut Vec<thread::JoinHandle<()>>,
 ) -> Result<Sender<ReadJob>> {
     let (sender, receiver) = channel();
     let receiver = Arc::new(Mutex::new(receiver));
     for slot in 0..threads {
         let (slots, receiver) = (Arc::clone(slots), Arc::clone(&receiver));
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(format!("twobox-reader-{slot}"))
             .spawn(move || {
                 while let Some(job) = next(&receiver) {

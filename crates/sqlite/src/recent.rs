@@ -5,9 +5,11 @@
 //! notices forgets all of it before relays are told, so that they ask the database.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use twobox_core::Message;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Messages that are kept: a few batches of every lane that keeps up.
 const MESSAGES_MAX: usize = 4096;

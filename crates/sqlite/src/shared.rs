@@ -2,8 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
@@ -15,6 +14,8 @@ use crate::options::Options;
 use crate::reader::Readers;
 use crate::recent::Recent;
 use crate::sql::Sql;
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Shared state of one file.
 pub(crate) struct Shared {

@@ -61,8 +61,9 @@ impl Job {
 fn fuzzed(targets: &[Value]) -> Value {
     let executions: u64 = targets.iter().filter_map(|target| target["executions"].as_u64()).sum();
     let found = targets.iter().filter(|target| target["findings"] != 0);
-    let violations: Vec<String> =
-        found.map(|target| format!("{}: {} ({})", target["target"], target["error"], target["input"])).collect();
+    let violations: Vec<String> = found
+        .map(|target| format!("{}: {} ({})", target["target"], target["error"], target["input"]))
+        .collect();
     json!({ "figures": { "executions": executions, "targets": targets.len() }, "violations": violations })
 }
 
@@ -73,7 +74,8 @@ mod tests {
     #[test]
     fn findings_of_fuzzers_are_violations() {
         let good = json!({ "target": "answer", "executions": 5, "findings": 0 });
-        let bad = json!({ "target": "probe", "executions": 7, "findings": 1, "error": "believed", "input": "f" });
+        let bad =
+            json!({ "target": "probe", "executions": 7, "findings": 1, "error": "believed", "input": "f" });
         let report = fuzzed(&[good, bad]);
         assert_eq!(report["figures"]["executions"], 12);
         assert_eq!(report["violations"].as_array().map(Vec::len), Some(1));

@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 use twobox_core::{Message, MessageId, Source};
+
+use crate::sync::{Mutex, MutexGuard};
 
 type Key = (Source, MessageId);
 

@@ -15,6 +15,7 @@ use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, 
 use self::in_flight::InFlight;
 use self::wave::Wave;
 use crate::Timer;
+use crate::sync::spawn;
 
 /// A message that is being handled elsewhere is waited for this long (S7).
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
@@ -84,7 +85,7 @@ impl<S: InboxStore> Receiver<S> {
     pub async fn receive(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
         let this = self.clone();
         // In a task of its own: a caller that hangs up must not make us forget what is being handled (S7).
-        let task = tokio::spawn(async move { this.receive_all(messages, budget).await });
+        let task = spawn(async move { this.receive_all(messages, budget).await });
         task.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the receiver failed"))?
     }
 

@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate};
 use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant};
 
 use super::in_flight::Handling;
 use super::{Inner, Prepare, Route};
+use crate::sync::{JoinSet, spawn};
 
 /// Which messages are handled now and which later.
 pub(super) struct Wave {
@@ -140,7 +140,7 @@ async fn half<S: InboxStore>(
     if known.is_ok_and(|known| known.is_some_and(|known| known.status == InboxStatus::Done)) {
         return (at, Err(Refusal::retry("done before")));
     }
-    let half = tokio::spawn(async move { prepare(message).await }).await;
+    let half = spawn(async move { prepare(message).await }).await;
     crash_point!("receiver.prepared");
     (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
 }

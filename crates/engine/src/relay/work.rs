@@ -13,6 +13,7 @@ use super::event::{Event, Of};
 use super::options::{Callback, DeadLetterCallback};
 use super::run::Run;
 use crate::Timer;
+use crate::sync::{JoinHandle, spawn};
 
 /// Dead letters announced in one go.
 const ANNOUNCE_MAX: usize = 100;
@@ -327,7 +328,7 @@ async fn announce<S: OutboxStore>(
         let death = (letter.position.clone(), letter.died);
         let callback = Arc::clone(callback);
         // In a task of its own: a callback that panics has failed, and no more.
-        match tokio::spawn(async move { callback(letter).await }).await {
+        match spawn(async move { callback(letter).await }).await {
             Ok(Ok(())) => told.push(death),
             Ok(Err(error)) => tracing::warn!(%error, "the dead-letter callback failed; it is called again"),
             Err(error) => tracing::error!(%error, "the dead-letter callback panicked; it is called again"),
@@ -342,7 +343,7 @@ async fn announce<S: OutboxStore>(
 }
 
 /// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
@@ -360,7 +361,7 @@ async fn deliver(
 ) -> Result<Vec<Answer>, DeliveryError> {
     let count = messages.len();
     let (transport, link) = (Arc::clone(transport), Arc::clone(link));
-    let mut task = AbortOnDrop(tokio::spawn(async move { transport.deliver(&link, messages).await }));
+    let mut task = AbortOnDrop(spawn(async move { transport.deliver(&link, messages).await }));
     if mutant!(SentBeforeAnswer) {
         return Ok(vec![Answer::Done(None); count]);
     }

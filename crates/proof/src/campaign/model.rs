@@ -21,7 +21,8 @@ pub(super) fn run(arguments: &[String]) -> Result<Report, BoxError> {
         violations.extend(seen.violation.map(|violation| violation.to_string()));
     }
     let short = Bounds::short();
-    let missed = Variant::ALL.iter().filter(|variant| model::check(&short, Some(**variant)).violation.is_none());
+    let missed =
+        Variant::ALL.iter().filter(|variant| model::check(&short, Some(**variant)).violation.is_none());
     violations.extend(missed.map(|variant| format!("the broken variant {variant:?} is not noticed")));
     Ok(Report::default()
         .figure("states", u64::try_from(states)?)

@@ -59,8 +59,8 @@ impl Harness {
             Self::Fuzz(name) => {
                 let targets = fuzz::targets();
                 let target = targets.iter().find(|target| target.name == name).ok_or("no such target")?;
-                let tally = fuzz::mutate_run(*target, seed, EXECUTIONS)?;
-                Ok(tally.findings.first().map(ToString::to_string))
+                let tally = fuzz::mutate_run(target, seed, EXECUTIONS)?;
+                Ok(tally.findings.first().map(|finding| finding.text.clone()))
             }
             Self::Schedules => Err("schedules need the feature shuttle".into()),
         }

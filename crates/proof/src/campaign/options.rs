@@ -21,7 +21,10 @@ impl Options {
     }
 
     /// The value of an option, which is then done with.
-    pub(super) fn take<T: FromStr<Err: Into<BoxError>>>(&mut self, name: &str) -> Result<Option<T>, BoxError> {
+    pub(super) fn take<T: FromStr<Err: Into<BoxError>>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, BoxError> {
         let Some(at) = self.0.iter().position(|(of, _)| of == name) else { return Ok(None) };
         let (_, value) = self.0.remove(at);
         value.parse().map(Some).map_err(|error: T::Err| format!("{name} {value}: {}", error.into()).into())

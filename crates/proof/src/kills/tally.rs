@@ -68,7 +68,7 @@ impl Tally {
     }
 
     /// Adds what another pair has done at the same time.
-    pub(super) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.kills += other.kills;
         self.in_flight += other.in_flight;
         self.cuts += other.cuts;

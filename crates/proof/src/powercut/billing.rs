@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use twobox_core::ports::{Answer, SweepPlan, SweepStore};
 use twobox_core::{
-    BoxError, Consumer, Destination, Endpoint, Error, Message, MessageId, NewMessage, Payload, Random, Refusal,
-    Response, Source, Stamp, Timestamp,
+    BoxError, Consumer, Destination, Endpoint, Error, Message, MessageId, NewMessage, Payload, Random,
+    Refusal, Response, Source, Stamp, Timestamp,
 };
 use twobox_engine::receiver::Route;
 use twobox_engine::{Receiver, Timer as _};
@@ -130,12 +130,9 @@ fn response(id: &str) -> Response {
     Response { content_type: "text/plain".into(), body: Payload::new(id.as_bytes().to_vec()) }
 }
 
-fn messages(
-    store: &Store,
-    range: std::ops::Range<usize>,
-    replay: u32,
-) -> Result<Vec<Arc<Message>>, Error> {
-    let stamp = Stamp::new(Source::new("shop")?, Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
+fn messages(store: &Store, range: std::ops::Range<usize>, replay: u32) -> Result<Vec<Arc<Message>>, Error> {
+    let stamp =
+        Stamp::new(Source::new("shop")?, Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
     let message = |n: usize| {
         let id = format!("m{n:03}");
         let payload = Payload::new(id.as_bytes().to_vec());
@@ -228,8 +225,12 @@ pub(super) async fn examine(store: &Store, workload: &Workload) -> Result<Facts,
         let id = message.id.as_str();
         let right = match &answer {
             Answer::Duplicate(stored) => facts.handled.contains(id) && *stored == Some(response(id)),
-            Answer::TooOld => !facts.handled.contains(id) && !facts.refused.contains(id) && facts.is_purged(id),
-            Answer::Done(_) => facts.refused.contains(id) || !(facts.handled.contains(id) || facts.is_purged(id)),
+            Answer::TooOld => {
+                !facts.handled.contains(id) && !facts.refused.contains(id) && facts.is_purged(id)
+            }
+            Answer::Done(_) => {
+                facts.refused.contains(id) || !(facts.handled.contains(id) || facts.is_purged(id))
+            }
             _ => false,
         };
         if !right {

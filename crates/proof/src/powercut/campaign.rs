@@ -63,4 +63,3 @@ pub fn replay(case: &Case) -> Result<Vec<Violation>, BoxError> {
     checker.check_case(case);
     Ok(checker.finish().1)
 }
-

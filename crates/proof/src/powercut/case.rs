@@ -28,8 +28,7 @@ impl Case {
     /// # Errors
     /// If one is unknown, has no value or has one that does not make sense.
     pub fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self, BoxError> {
-        let mut case =
-            Self { workload: Workload::new(Side::Shop, 0), step: 0, cut: None, variant: 0 };
+        let mut case = Self { workload: Workload::new(Side::Shop, 0), step: 0, cut: None, variant: 0 };
         let mut fault = Fault { kind: Kind::Read, nth: u64::MAX };
         let mut args = args.into_iter();
         while let Some(name) = args.next() {

@@ -31,8 +31,7 @@ pub enum Control {
 
 impl Control {
     /// Those in which something must be found.
-    pub const WRONG: [Self; 4] =
-        [Self::AttachedFiles, Self::TwoDatabases, Self::DedupLast, Self::DedupFirst];
+    pub const WRONG: [Self; 4] = [Self::AttachedFiles, Self::TwoDatabases, Self::DedupLast, Self::DedupFirst];
 
     /// The statements for one message, transaction by transaction. An order is an effect, and a message is what says that
     /// there is one.
@@ -76,7 +75,9 @@ pub fn check_control(control: Control, seed: u64) -> Result<(u64, Vec<String>), 
             if seen.insert((image.fingerprint(), told.acknowledged())) {
                 put(&image, folder.path())?;
                 let found = check(control, folder.path(), &told).err();
-                wrong.extend(found.map(|text| format!("{control:?} step {step} {cut} variant {variant}: {text}")));
+                wrong.extend(
+                    found.map(|text| format!("{control:?} step {step} {cut} variant {variant}: {text}")),
+                );
             }
         }
     }
@@ -136,7 +137,8 @@ fn check(control: Control, folder: &Path, told: &Told) -> Result<(), String> {
         return Err(format!("{id} was acknowledged and is lost"));
     }
     effects.extend((0..MESSAGES).map(|n| format!("m{n}")).filter(|id| !rows.contains(id)));
-    match (0..MESSAGES).map(|n| format!("m{n}")).find(|id| effects.iter().filter(|of| *of == id).count() != 1) {
+    match (0..MESSAGES).map(|n| format!("m{n}")).find(|id| effects.iter().filter(|of| *of == id).count() != 1)
+    {
         Some(id) => Err(format!("{id} has another number of effects than one")),
         None => Ok(()),
     }

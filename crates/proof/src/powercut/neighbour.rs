@@ -13,8 +13,7 @@ pub(super) fn visit(store: &Store, disk: &Disk) {
 }
 
 fn write(store: &Store, disk: &Disk) -> rusqlite::Result<()> {
-    let connection =
-        Connection::open_with_flags_and_vfs(store.db.path(), OpenFlags::default(), disk.name())?;
+    let connection = Connection::open_with_flags_and_vfs(store.db.path(), OpenFlags::default(), disk.name())?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.execute_batch(
         "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0;

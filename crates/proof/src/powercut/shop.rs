@@ -142,7 +142,8 @@ fn place(
 }
 
 fn message(store: &Store, chance: &Chance, id: &str) -> Result<Message, Error> {
-    let stamp = Stamp::new(Source::new("shop")?, Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
+    let stamp =
+        Stamp::new(Source::new("shop")?, Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
     let destination = Destination::new(DESTINATIONS[usize::from(chance.one_in(4))])?;
     let payload = Payload::new(id.as_bytes().to_vec());
     let mut new = NewMessage::raw(destination, Endpoint::new("Pay")?, "text/plain", payload);
@@ -203,7 +204,8 @@ impl Relaying {
         options: RelayOptions,
     ) -> Result<Self, Error> {
         let (timer, random) = (Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
-        let mut relay = Relay::builder(store.db.clone(), Source::new("shop")?, timer, random).options(options);
+        let mut relay =
+            Relay::builder(store.db.clone(), Source::new("shop")?, timer, random).options(options);
         for destination in DESTINATIONS {
             relay = relay.destination(Destination::new(destination)?, Arc::clone(&transport))?;
         }

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use twobox_core::Random;
 use twobox_core::ports::HeadPolicy;
 use twobox_core::retry::Policy;
-use twobox_core::Random;
 use twobox_engine::relay::RelayOptions;
 use twobox_testkit::SeededRandom;
 

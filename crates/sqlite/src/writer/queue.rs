@@ -1,18 +1,19 @@
 //! Where work waits for the writer.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Result, mutant};
 
 use super::job::Job;
 use crate::sql::Sql;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
-/// How often the consumer looks before it goes to sleep.
-const SPINS: u32 = 200;
+/// How often the consumer looks before it goes to sleep. To a scheduler each look is a choice, and a few are enough.
+const SPINS: u32 = if cfg!(feature = "shuttle") { 2 } else { 200 };
 
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
@@ -88,11 +89,16 @@ impl Queue {
             if self.len.load(Ordering::Acquire) >= wanted {
                 return;
             }
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let mut state = self.lock();
         if state.closed || state.jobs.len() >= wanted {
             return;
+        }
+        if mutant!(WakeUpLost) {
+            drop(state);
+            thread::yield_now();
+            state = self.lock();
         }
         state.wanted = Some(wanted);
         let (mut state, _) = self

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use twobox_core::{Error, ErrorKind, Result, crash_point};
@@ -12,6 +11,8 @@ use super::core::Core;
 use super::queue::{Queue, Queued};
 use super::recovery::checkpoint;
 use crate::shared::Shared;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// How long the writer sleeps when nothing has to be synced; it is woken when work arrives.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -34,7 +35,7 @@ impl WriterThread {
         checkpointer: Arc<Checkpointer>,
     ) -> Result<Self> {
         let queue_of_thread = Arc::clone(&queue);
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("twobox-writer".into())
             .spawn(move || run(&core, &queue_of_thread, &checkpointer))
             .map_err(cannot_spawn)?;
@@ -45,7 +46,7 @@ impl WriterThread {
 impl Drop for WriterThread {
     fn drop(&mut self) {
         self.queue.close();
-        let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
         if let Some(Err(_)) = thread.map(JoinHandle::join) {
             tracing::error!("the writer thread panicked");
         }
@@ -127,7 +128,7 @@ impl Checkpointer {
     pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Arc<Self>> {
         let checkpointer = Arc::new(Self { state: Mutex::new(State::Idle), changed: Condvar::new() });
         let of_thread = Arc::clone(&checkpointer);
-        std::thread::Builder::new()
+        thread::Builder::new()
             .name("twobox-checkpoint".into())
             .spawn(move || of_thread.run(&shared))
             .map_err(cannot_spawn)?;

@@ -135,8 +135,7 @@ impl<'a> Walk<'a> {
     /// What a cut here leaves. `random` decides about what was not synced.
     #[must_use]
     pub fn image(&self, cut: Cut, random: &dyn Random) -> Image {
-        let survived =
-            |(name, file): (&Name, &File<'_>)| Some((name.clone(), file.after(cut, random)?));
+        let survived = |(name, file): (&Name, &File<'_>)| Some((name.clone(), file.after(cut, random)?));
         Image { files: self.files.iter().filter_map(survived).collect() }
     }
 }

@@ -162,7 +162,10 @@ impl Drop for Disk {
 
 impl fmt::Debug for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").field("name", &self.name()).field("steps", &self.steps()).finish_non_exhaustive()
+        f.debug_struct("Disk")
+            .field("name", &self.name())
+            .field("steps", &self.steps())
+            .finish_non_exhaustive()
     }
 }
 
