@@ -38,7 +38,11 @@ pub(super) async fn work(store: &Store, disk: &Arc<Disk>, workload: &Workload) -
         // Some of the last ones come again.
         let from = at.saturating_sub(usize::try_from(store.random.next_u64() % 3)?);
         let replay = u32::from(store.random.next_u64().is_multiple_of(3));
-        let batch = messages(store, from..(at + size).min(workload.messages), replay)?;
+        let mut batch = messages(store, from..(at + size).min(workload.messages), replay)?;
+        if at > 0 && store.random.next_u64().is_multiple_of(2) {
+            let old = usize::try_from(store.random.next_u64() % at as u64)?;
+            batch.extend(messages(store, old..old + 1, replay)?);
+        }
         let (one, two) = batch.split_at(batch.len() / 2);
         let answers = [one, two].map(|part| deliver(store, &receiver, disk, workload, part));
         for answered in answers {
@@ -126,8 +130,9 @@ fn receiver(store: &Store, seed: u64, fickle: bool) -> Result<Receiver<Sqlite>, 
         .map(twobox_engine::receiver::ReceiverBuilder::build)
 }
 
+/// Large enough for the rows to lie on many pages: an old one is then read from the disk.
 fn response(id: &str) -> Response {
-    Response { content_type: "text/plain".into(), body: Payload::new(id.as_bytes().to_vec()) }
+    Response { content_type: "text/plain".into(), body: Payload::new(id.repeat(200).into_bytes()) }
 }
 
 fn messages(store: &Store, range: std::ops::Range<usize>, replay: u32) -> Result<Vec<Arc<Message>>, Error> {

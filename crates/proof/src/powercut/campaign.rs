@@ -40,7 +40,7 @@ pub fn campaign(
             checker.check_steps(0..=run.record.len(), VARIANTS, stop);
             note(checker.finish());
             // What the weaker durability promises holds after a fault as well.
-            let weaker = seed % 3 == 2;
+            let weaker = seed % 2 == 1;
             let durability = if weaker { Durability::ProcessCrash } else { Durability::Full };
             let workload = Workload { durability, ..workload };
             for (kind, calls) in &run.calls {

@@ -19,8 +19,8 @@ pub struct Sample {
     /// How many variants there are of each random cut.
     pub variants: u64,
     /// Whether the power is also cut while the store still recovers from [`Kind::SyncKeepingPages`]. SQLite then copies a
-    /// write-ahead log into the database that it can read and that is not on the disk, and whoever cuts the power
-    /// meanwhile finds a damaged file.
+    /// write-ahead log into the database that it can read and that is not on the disk: a power cut meanwhile leaves the
+    /// one half copied and the other as it was, which is a damaged file.
     pub recovering: bool,
 }
 
@@ -48,7 +48,7 @@ pub fn check_faults(
     for (kind, calls) in fault_calls(workload)? {
         // Not the same ones for every seed.
         let chance = Chance::of(workload.seed, calls);
-        let first = chance.below(sample.every.max(1));
+        let first = chance.below(sample.every.clamp(1, calls.max(1)));
         let wanted = (first..calls).step_by(usize::try_from(sample.every.max(1))?);
         for nth in wanted.filter(|_| kinds.contains(&kind)) {
             if stop() {
@@ -88,8 +88,8 @@ fn first_step(workload: &Workload, run: &Run, sample: Sample) -> Option<usize> {
     let (failed, ready) = (run.record.failed()?, run.record.marked(READY)?);
     match workload.fault {
         Some(Fault { kind: Kind::SyncKeepingPages, .. }) if failed > ready && !sample.recovering => {
-            // It has recovered once everything is in the database and the write-ahead log is gone.
-            run.record.deletion("-wal", failed)
+            // It has recovered once everything is in the database and the write-ahead log is gone for good.
+            run.record.gone("-wal", failed)
         }
         _ => Some(failed.max(ready)),
     }

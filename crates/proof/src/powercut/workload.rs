@@ -161,7 +161,7 @@ pub(super) struct Store {
     pub(super) db: Sqlite,
     pub(super) clock: Arc<VirtualClock>,
     pub(super) random: Arc<SeededRandom>,
-    _driver: Arc<Driver>,
+    driver: Arc<Driver>,
 }
 
 /// The task that steps a store. It ends with the last handle.
@@ -191,14 +191,28 @@ impl Store {
             let db = db.clone();
             async move { db.drive().await }
         });
-        let store = Self { db, clock, random, _driver: Arc::new(Driver(driver)) };
-        store.db.migrate().await?;
+        let mut store = Self { db, clock, random, driver: Arc::new(Driver(driver)) };
+        match store.set_up(workload).await {
+            Ok(()) => Ok(store),
+            Err(error) => {
+                // Whoever opens it again has to find it closed, as after the end of a process.
+                if let Some(driver) = Arc::get_mut(&mut store.driver) {
+                    driver.0.abort();
+                    let _: Result<(), _> = (&mut driver.0).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn set_up(&self, workload: &Workload) -> Result<(), Error> {
+        self.db.migrate().await?;
         let table = workload.side.table();
-        store.db.transaction::<_, Error, _>(move |tx| tx.execute(table, [])).await?;
+        self.db.transaction::<_, Error, _>(move |tx| tx.execute(table, [])).await?;
         // With the weaker durability, too, whoever sets up a database sees to it that it is there.
-        match store.db.make_durable(0, &i64::MAX).await {
-            Err(error) if error.kind() != ErrorKind::LeaseLost => return Err(error),
-            _ => Ok(store), // there is no lease, but it is durable
+        match self.db.make_durable(0, &i64::MAX).await {
+            Err(error) if error.kind() != ErrorKind::LeaseLost => Err(error),
+            _ => Ok(()), // there is no lease, but it is durable
         }
     }
 
@@ -208,7 +222,7 @@ impl Store {
         loop {
             tries -= 1;
             match Self::open(place, workload).await {
-                Err(_) if tries > 0 => tokio::task::yield_now().await,
+                Err(_) if tries > 0 => {}
                 opened => return opened,
             }
         }

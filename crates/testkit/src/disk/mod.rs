@@ -5,8 +5,8 @@
 //! [`Image`]s can be made: what a process kill leaves, what a power cut leaves if nothing unsynced was written, if
 //! some of it was, or if some sectors of it were. An image is put back as files, and the real store opens it.
 //!
-//! Syncs, writes and reads can be made to fail, also as a kernel does it that drops the pages of a failed sync and
-//! reports success the next time.
+//! Reads, writes, truncations and syncs can be made to fail, also as a kernel does it that drops the pages of a failed
+//! sync, or keeps them without ever writing them, and reports success the next time.
 
 mod fault;
 mod ffi;

@@ -94,10 +94,13 @@ impl Record {
         self.ops.iter().position(|op| matches!(op, Op::Mark(mark) if mark.0 == text))
     }
 
-    /// The first step from `from` on that deletes a file whose name ends like this.
+    /// The step from which on a file whose name ends like this, and which is deleted after `from`, cannot come back.
     #[must_use]
-    pub fn deletion(&self, name_end: &str, from: usize) -> Option<usize> {
-        let deletes = |op: &Op| matches!(op, Op::Delete { file, .. } if file.ends_with(name_end));
-        self.ops.iter().skip(from).position(deletes).map(|after| from + after)
+    pub fn gone(&self, name_end: &str, from: usize) -> Option<usize> {
+        let after = |from: usize, wanted: &dyn Fn(&Op) -> bool| {
+            Some(from + 1 + self.ops.get(from..)?.iter().position(wanted)?)
+        };
+        let deleted = after(from, &|op| matches!(op, Op::Delete { file, .. } if file.ends_with(name_end)))?;
+        after(deleted, &|op| matches!(op, Op::Sync { .. }))
     }
 }
