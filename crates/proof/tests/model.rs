@@ -6,12 +6,12 @@ use twobox_proof::model::{Bounds, Variant, check};
 #[test]
 fn s2_s3_s5_s9_s12_l1_no_interleaving_breaks_the_protocol() {
     let report = check(&Bounds::short(), None);
-    println!("{report:?}\n{}", Bounds::short());
-    assert_eq!(report.violation, None, "{}", report.violation.as_ref().unwrap());
+    println!("{report:?} within\n{}", Bounds::short());
+    assert!(report.violation.is_none(), "{}", report.violation.unwrap());
     assert!(report.unique > 10_000, "too few states to say anything: {report:?}");
 }
 
-/// The properties can fail: each rule that is switched off is missed.
+/// The properties can fail: whichever rule is switched off, one of them does.
 #[test]
 fn s2_s3_s5_s7_s9_s12_s18_l1_l3_l4_l10_w6_every_rule_is_needed() {
     for variant in Variant::ALL {

@@ -26,17 +26,18 @@ pub(super) struct InboxBounds {
 
 impl InboxBounds {
     pub(super) fn new(full: bool) -> Self {
+        let more = u8::from(full);
         let left = Left {
             late: 1,
             lost: 0,
-            kills: u8::from(full),
+            kills: more,
             cuts: 1,
-            failures: u8::from(full),
-            rejections: u8::from(full),
-            sender_steps: u8::from(full),
+            failures: more,
+            rejections: more,
+            sender_steps: more,
             receiver_steps: 1,
         };
-        Self { messages: 2, dates: 3, window: 1, skew: 1, left }
+        Self { messages: 2, dates: 2 + more, window: 1, skew: more, left }
     }
 }
 
@@ -157,6 +158,9 @@ impl InboxModel {
             return;
         }
         actions.push(Action::Handle(at, Verdict::Well));
+        if work.phase == Phase::Handled {
+            return;
+        }
         if state.left.failures > 0 {
             actions.push(Action::Handle(at, Verdict::Fails));
         }

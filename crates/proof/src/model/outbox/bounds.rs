@@ -45,8 +45,8 @@ impl OutboxBounds {
     };
 
     /// Two relays, one of which takes the lane over from the other while it is alive.
-    pub(in crate::model) fn take_over() -> Self {
-        let left = Left { takes: 1, failures: 1, ..Left::NOTHING };
+    pub(in crate::model) fn take_over(full: bool) -> Self {
+        let left = Left { takes: 1, failures: u8::from(full), ..Left::NOTHING };
         Self { name: "take-over", preloaded: false, batch_max: 1, left, ..Self::BASE }
     }
 
@@ -58,7 +58,8 @@ impl OutboxBounds {
 
     /// Kills, power cuts and reopening while messages are enqueued.
     pub(in crate::model) fn crash(full: bool) -> Self {
-        let left = Left { kills: 1, cuts: 1, reopens: 1, failures: u8::from(full), ..Left::NOTHING };
+        let more = u8::from(full);
+        let left = Left { kills: more, cuts: 1, reopens: 1, failures: more, ..Left::NOTHING };
         Self { name: "crash", preloaded: false, batch_max: 1, left, ..Self::BASE }
     }
 
@@ -81,23 +82,27 @@ impl OutboxBounds {
         }
     }
 
-    /// One relay, keys, failing and rejected messages, replay.
-    pub(in crate::model) fn keys(policy: HeadPolicy, full: bool) -> Self {
+    /// One relay, messages of one key that fail and are rejected, replay.
+    pub(in crate::model) fn keys(policy: HeadPolicy) -> Self {
         let name = match policy {
             HeadPolicy::Block => "keys, head blocks",
             HeadPolicy::StepOver => "keys, step over",
             HeadPolicy::FailKey => "keys, fail key",
         };
-        let left =
-            Left { failures: 1, rejections: 1, replays: 1, late: u8::from(full), trims: 1, ..Left::NOTHING };
-        let messages = if full { 4 } else { 3 };
-        Self { name, messages, keys: [1, 1, 0, 1], policy, left, ..Self::BASE }
+        let left = Left { failures: 2, rejections: 1, replays: 1, late: 1, trims: 1, ..Left::NOTHING };
+        Self { name, keys: [1, 1, 0, 1], policy, left, ..Self::BASE }
     }
 
-    /// The same with fewer messages and a kill.
-    pub(in crate::model) fn keys_and_kill(policy: HeadPolicy) -> Self {
-        let keys = Self::keys(policy, true);
-        Self { messages: 3, left: Left { kills: 1, trims: 0, ..keys.left }, ..keys }
+    /// The same with more messages, one of which has no key.
+    pub(in crate::model) fn more_keys(policy: HeadPolicy) -> Self {
+        let keys = Self::keys(policy);
+        Self { messages: 4, left: Left { failures: 1, ..keys.left }, ..keys }
+    }
+
+    /// The same with a kill.
+    pub(in crate::model) fn keys_and_kill() -> Self {
+        let keys = Self::keys(HeadPolicy::Block);
+        Self { messages: 3, left: Left { failures: 1, kills: 1, trims: 0, ..keys.left }, ..keys }
     }
 
     /// A message that breaks the receiver, and outages.
