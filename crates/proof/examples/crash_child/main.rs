@@ -5,6 +5,7 @@
 //! that repeats itself, and ends well once nothing is left to do.
 
 mod billing;
+mod clock;
 mod orders;
 mod shop;
 
@@ -20,12 +21,13 @@ use twobox_engine::{Receiver, Shutdown};
 use twobox_http::HttpServer;
 use twobox_sqlite::Sqlite;
 
+use crate::clock::Forward;
 use crate::orders::{MEND, ORDERS, RENEW};
 
-/// Messages that are not through yet. What waits behind a dead letter is through only after the replay.
+/// Messages that are not through yet. What waits behind a dead letter or for its time is through only later.
 const OPEN_AT_FIRST: &str = "
     SELECT (SELECT count(*) FROM outbox_messages AS m WHERE status NOT IN ('Sent', 'Failed')
-            AND NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.message_id = m.message_id AND o.kind = 'behind'))";
+            AND NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.message_id = m.message_id AND o.kind IN ('behind', 'later')))";
 const OPEN: &str = "SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed')";
 /// Deaths that nobody was told of.
 const UNTOLD: &str = "
@@ -42,8 +44,9 @@ async fn main() -> Result<(), BoxError> {
     let [shop_path, billing_path] = paths.as_slice() else {
         return Err("usage: crash_child SHOP BILLING".into());
     };
-    let shop = open(Path::new(shop_path), &shop::TABLES).await?;
-    let billing = open(Path::new(billing_path), &billing::TABLES).await?;
+    let clock = Arc::new(Forward::default());
+    let shop = open(shop_path, &clock, &shop::TABLES).await?;
+    let billing = open(billing_path, &clock, &billing::TABLES).await?;
     shop::place(&shop, 0..ORDERS / 2).await?;
     shop::place_beside_poison(&shop, ORDERS / 2..ORDERS / 2 + 3).await?;
 
@@ -54,6 +57,7 @@ async fn main() -> Result<(), BoxError> {
     billing::mend(&billing).await?;
     replay(&shop, MEND, Replay::SameId).await?;
     replay(&shop, RENEW, Replay::NewId).await?;
+    clock.go();
     service.deliver(&[OPEN, UNTOLD], async { Ok(()) }).await?;
 
     // Only now: a dedup window of zero is safe when nothing will be delivered for the first time.
@@ -62,9 +66,10 @@ async fn main() -> Result<(), BoxError> {
     billing::echo(&shop, &receiver).await
 }
 
-async fn open(path: &Path, tables: &'static [&'static str]) -> Result<Sqlite, Error> {
+async fn open(path: &str, clock: &Arc<Forward>, tables: &'static [&'static str]) -> Result<Sqlite, Error> {
     // A short write-ahead log, so that it is copied and started again on the way.
-    let db = Sqlite::builder().wal_pages_max(1).open(path).await?;
+    let builder = Sqlite::builder().wal_pages_max(1).clock(Arc::clone(clock) as _);
+    let db = builder.open(path).await?;
     db.migrate().await?;
     db.transaction(move |tx| tables.iter().try_for_each(|sql| tx.execute(sql, []).map(drop))).await?;
     Ok(db)

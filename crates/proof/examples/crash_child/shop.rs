@@ -19,6 +19,7 @@ use twobox_engine::{InProcess, Receiver, Relay, SystemTimer};
 use twobox_http::Http;
 use twobox_sqlite::{Once, Sqlite};
 
+use crate::clock::LATER;
 use crate::orders::{endpoint, key, kind};
 
 /// The ledger keeps what the sweep removes from the log.
@@ -88,9 +89,7 @@ fn message(shop: &Sqlite, order: i64) -> Result<Message, Error> {
         new = new.ordering_key(OrderingKey::new(key)?);
     }
     if kind(order) == "later" {
-        // The first one late enough to be read before.
-        let delay = Duration::from_millis(if order < 12 { 200 } else { 20 });
-        new = new.due(shop.clock().now().plus(delay));
+        new = new.due(shop.clock().now().plus(LATER));
     }
     stamp.message(&new)
 }
