@@ -2,9 +2,34 @@
 
 use std::path::Path;
 
-use crate::Result;
+use serde_json::{Value, json};
+
 use crate::console::heading;
-use crate::prove::{build, job::Job, lanes, report};
+use crate::prove::job::{Job, Seen};
+use crate::prove::{build, lanes, report};
+use crate::{Result, cargo};
+
+/// Bugs that a test by name is there for: mutant, package, test target, a part of the test's name.
+const SUITE: [(&str, &str, &str, &str); 8] = [
+    (
+        "conflict-is-duplicate",
+        "twobox-sqlite",
+        "conformance",
+        "s8_another_body_under_the_same_id_is_a_conflict",
+    ),
+    (
+        "lane-kept-after-reopen",
+        "twobox-proof",
+        "powercut",
+        "l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened",
+    ),
+    ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
+    ("sent-before-durable", "twobox-sqlite", "writer", "w6_what_is_sent_is_durable_although_commits_are_not"),
+    ("swallowed-error-commits", "twobox-sqlite", "conformance", "s4_a_swallowed_sql_error_commits_nothing"),
+    ("unsigned-answer-counts", "twobox-http", "http", "s11_done_without_a_signature_never_counts"),
+    ("watermark-from-clock", "twobox-sqlite", "conformance", "s9_what_was_forgotten_is_refused_as_too_old"),
+    ("whole-batch-charged", "twobox-sqlite", "flow", "l3_a_nights_outage_charges_nobody_and_kills_nothing"),
+];
 
 /// Plants all bugs, or the named ones, one after the other.
 ///
@@ -14,14 +39,48 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     heading("build");
     let programs = build::mutants(root)?;
     heading("mutants");
-    let arguments: Vec<&str> = std::iter::once("mutants").chain(names.iter().map(String::as_str)).collect();
-    let lanes = programs.iter().map(|program| vec![Job::new("mutants", program, &arguments)]).collect();
-    let seen = lanes::run(lanes)?;
+    let known = |name: &&String| SUITE.iter().all(|(mutant, ..)| mutant != name);
+    let others: Vec<&str> = names.iter().filter(known).map(String::as_str).collect();
+    let mut seen = Vec::new();
+    if names.is_empty() || !others.is_empty() {
+        let arguments: Vec<&str> = std::iter::once("mutants").chain(others).collect();
+        let lanes = programs.iter().map(|program| vec![Job::new("mutants", program, &arguments)]).collect();
+        seen = lanes::run(lanes)?;
+    }
+    seen.push(suite(root, names)?);
     let mutants = report::mutants(&seen);
     print!("{}", report::table(&mutants));
-    let alive: Vec<_> = mutants.iter().filter(|mutant| mutant["found"].is_null()).collect();
     if mutants.is_empty() {
         return Err("no mutant was tried".into());
     }
-    if alive.is_empty() { Ok(()) } else { Err(format!("{} mutants survived", alive.len()).into()) }
+    match mutants.iter().filter(|mutant| mutant["found"].is_null()).count() {
+        0 => Ok(()),
+        alive => Err(format!("{alive} mutants survived").into()),
+    }
+}
+
+/// Plants the bugs that tests by name are there for: each test must fail with its bug.
+///
+/// # Errors
+/// If a test cannot be run.
+pub(crate) fn suite(root: &Path, names: &[String]) -> Result<Seen> {
+    let wanted = |mutant: &str| names.is_empty() || names.iter().any(|name| name == mutant);
+    let mut mutants = Vec::new();
+    for (mutant, package, target, test) in SUITE.iter().filter(|(mutant, ..)| wanted(mutant)) {
+        mutants.push(hunt(root, mutant, &["--package", package, "--test", target], test)?);
+    }
+    Ok(Seen { name: "suite", report: json!({ "mutants": mutants }) })
+}
+
+fn hunt(root: &Path, mutant: &str, place: &[&str], test: &str) -> Result<Value> {
+    let arguments =
+        [&["test", "--quiet", "--features", "twobox-core/mutants"], place, &["--", test]].concat();
+    // Built first and without the bug: a test that does not compile, or is not there, has found nothing.
+    let good = cargo::command(root, &arguments).output()?;
+    if !good.status.success() || !String::from_utf8_lossy(&good.stdout).contains("1 passed") {
+        return Err(format!("{test} does not pass without a bug").into());
+    }
+    let bad = cargo::command(root, &arguments).env("TWOBOX_MUTANT", mutant).output()?;
+    let found = (!bad.status.success()).then(|| format!("{test} fails"));
+    Ok(json!({ "name": mutant, "harness": "suite", "seeds": 1, "found": found }))
 }

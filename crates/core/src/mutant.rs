@@ -49,7 +49,6 @@ mutants! {
     DedupRowLast = "dedup-row-last", "The effect is committed first, its dedup row in a second transaction.";
     GoOnAfterFailedSync = "go-on-after-failed-sync", "After a failed sync the connection is used as if nothing had happened.";
     LaneKeptAfterReopen = "lane-kept-after-reopen", "What was read before the database was reopened is trusted after it.";
-    LeaseOutlived = "lease-outlived", "Requests start although they may outlive the lease.";
     NoFence = "no-fence", "Settlements apply whoever holds the lane.";
     NotReachedIsSent = "not-reached-is-sent", "A message the receiver did not get to counts as delivered.";
     NoWatermark = "no-watermark", "A message that may have been purged is handled again.";

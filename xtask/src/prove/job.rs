@@ -1,7 +1,7 @@
 //! One harness as a process: it says line by line how far it is, and at the end what it has seen.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -24,9 +24,9 @@ pub(crate) struct Seen {
 }
 
 impl Job {
-    pub(crate) fn new(name: &'static str, program: &PathBuf, arguments: &[&str]) -> Self {
+    pub(crate) fn new(name: &'static str, program: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { name, program: program.clone(), arguments }
+        Self { name, program: program.to_owned(), arguments }
     }
 
     /// Runs it; `progress` is told a part of one and a few words.

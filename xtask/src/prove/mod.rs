@@ -9,8 +9,8 @@ pub(crate) mod report;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Result;
 use crate::console::heading;
+use crate::{Result, mutants};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,11 +27,13 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<()> {
     heading("build");
     let programs = build::all(root)?;
     heading(&format!("prove, {} minutes", options.minutes));
+    #[expect(clippy::disallowed_methods, reason = "this is how long people wait")]
     let start = Instant::now();
     let mut seen = Vec::new();
     for phase in plan::phases(&programs, options.minutes) {
         seen.extend(lanes::run(phase)?);
     }
+    seen.push(mutants::suite(root, &[])?);
     let report = report::Report::new(seen, options.minutes, start.elapsed());
     let folder = root.join("target/proof");
     std::fs::write(folder.join("report.json"), report.json())?;

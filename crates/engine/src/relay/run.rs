@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
-use twobox_core::{Error, Timestamp, crash_point, mutant};
+use twobox_core::{Error, Timestamp, crash_point};
 
 use super::Relay;
 use super::event::{Event, Of};
@@ -107,7 +107,6 @@ impl<S: OutboxStore> Run<S> {
     /// and a key would be in two requests at once (L4).
     pub(super) fn may_send(&self, lane: &Lane<S::Position>, now: Duration) -> bool {
         now.saturating_add(self.relay.options.timing.request_timeout) <= lane.valid_until
-            || mutant!(LeaseOutlived)
     }
 
     /// The time of the store, as far as it is known.
