@@ -38,7 +38,7 @@ pub(crate) fn play(wire: Wire, folder: &Path, address: SocketAddr) -> Result<()>
     let connection = open(folder.join(FILE))?;
     connection.execute_batch(CREATE)?;
     let way = match wire {
-        Wire::Library => Way::Library(Poster::new(address)?),
+        Wire::Library => Way::Library(Box::new(Poster::new(address)?)),
         Wire::Bare => Way::Bare(Peer::new(TcpStream::connect(address)?)?),
     };
     let mut shop = Shop { connection, way, next: FIRST_NUMBER };
@@ -58,7 +58,7 @@ struct Shop {
 
 /// How messages get there.
 enum Way {
-    Library(Poster),
+    Library(Box<Poster>),
     Bare(Peer),
 }
 

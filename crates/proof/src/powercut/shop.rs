@@ -37,7 +37,8 @@ const DEAD: &str = "SELECT message_id FROM outbox_waiting WHERE reason IS NOT NU
 /// Places orders in groups of one to five callers, while a relay delivers and a sweeper trims.
 pub(super) async fn work(store: &Store, disk: &Arc<Disk>, workload: &Workload) -> Result<(), BoxError> {
     let style = Style::of(workload.seed);
-    let relay = Relaying::start(store, fickle(store, disk), Some(told_of_deaths(disk)), style.relay.clone())?;
+    let relay =
+        Relaying::start(store, &fickle(store, disk), Some(told_of_deaths(disk)), style.relay.clone())?;
     let mut placed = 0;
     while placed < workload.messages {
         let group = 1 + usize::try_from(store.random.next_u64() % 5)?;
@@ -199,7 +200,7 @@ struct Relaying {
 impl Relaying {
     fn start(
         store: &Store,
-        transport: Arc<dyn Transport>,
+        transport: &Arc<dyn Transport>,
         callback: Option<DeadLetterCallback<i64>>,
         options: RelayOptions,
     ) -> Result<Self, Error> {
@@ -207,7 +208,7 @@ impl Relaying {
         let mut relay =
             Relay::builder(store.db.clone(), Source::new("shop")?, timer, random).options(options);
         for destination in DESTINATIONS {
-            relay = relay.destination(Destination::new(destination)?, Arc::clone(&transport))?;
+            relay = relay.destination(Destination::new(destination)?, Arc::clone(transport))?;
         }
         if let Some(callback) = callback {
             relay = relay.on_dead_letter(callback);
@@ -282,7 +283,8 @@ pub(super) async fn examine(store: &Store, workload: &Workload) -> Result<Facts,
         heard.lock().unwrap_or_else(PoisonError::into_inner).insert(subject(message));
         Answer::Done(Some(Response::empty()))
     });
-    let relay = Relaying::start(store, Arc::new(sink), None, RelayOptions::default())?;
+    let relay =
+        Relaying::start(store, &(Arc::new(sink) as Arc<dyn Transport>), None, RelayOptions::default())?;
     let left = drain(store, &calm).await?;
     relay.stop().await;
     if !left.is_empty() {

@@ -70,6 +70,9 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Node, destination and ordering key.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
 /// Judges a history that is complete: the databases were read at its end.
 ///
 /// # Errors
@@ -174,7 +177,7 @@ impl<'f, 'h> Judge<'f, 'h> {
     }
 
     fn order(&mut self) {
-        let mut keys: BTreeMap<(&str, &str, &str), Vec<(i64, &Order)>> = BTreeMap::new();
+        let mut keys: BTreeMap<Key<'_>, Vec<(i64, &Order)>> = BTreeMap::new();
         for (node, order) in self.facts.orders.values() {
             let (Some(key), Some(place)) = (&order.key, self.facts.place(order)) else { continue };
             if !order.scheduled && !self.may_be_late(node, order) {
