@@ -29,7 +29,6 @@ impl InboxBounds {
         let more = u8::from(full);
         let left = Left {
             late: 1,
-            lost: 0,
             kills: more,
             cuts: 1,
             failures: more,
@@ -43,10 +42,10 @@ impl InboxBounds {
 
 impl fmt::Display for InboxBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Left { late, lost, kills, cuts, failures, rejections, sender_steps, receiver_steps } = self.left;
+        let Left { late, kills, cuts, failures, rejections, sender_steps, receiver_steps } = self.left;
         write!(
             f,
-            "inbox: {} messages, dates 1 to {}, window {}, skew {}, {} requests at a time; late {late}, lost {lost}, \
+            "inbox: {} messages, dates 1 to {}, window {}, skew {}, {} requests at a time; late {late}, \
              kills {kills}, power cuts {cuts}, failures {failures}, rejections {rejections}, backward steps of the \
              sender's clock {sender_steps}, of the receiver's {receiver_steps}",
             self.messages,
@@ -72,10 +71,8 @@ pub(super) enum Action {
     /// With this date.
     Enqueue(u8),
     Send(usize),
-    /// The sender stops waiting; the copy, or whoever handles it, goes on.
+    /// The sender stops waiting; the copy, or whoever handles it, goes on. A copy that never arrives is a lost one.
     Delay(usize),
-    /// The sender stops waiting, and the copy is gone.
-    Lose(usize),
     /// A copy arrives: the one that is waited for, or a late one.
     Receive {
         message: usize,
@@ -132,15 +129,8 @@ impl InboxModel {
     fn message_actions(&self, state: &State, message: usize, actions: &mut Vec<Action>) {
         match state.senders[message] {
             Sender::Open => actions.push(Action::Send(message)),
-            Sender::Awaiting => {
-                if state.left.late > 0 {
-                    actions.push(Action::Delay(message));
-                }
-                if state.left.lost > 0 && state.travelling[message] {
-                    actions.push(Action::Lose(message));
-                }
-            }
-            Sender::Unborn | Sender::Sent | Sender::Rejected | Sender::TooOld => {}
+            Sender::Awaiting if state.left.late > 0 => actions.push(Action::Delay(message)),
+            _ => {}
         }
         if state.workers.iter().any(Option::is_none) {
             if state.travelling[message] {

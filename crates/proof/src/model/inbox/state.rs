@@ -86,7 +86,6 @@ pub(super) struct Db {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Left {
     pub(super) late: u8,
-    pub(super) lost: u8,
     pub(super) kills: u8,
     pub(super) cuts: u8,
     pub(super) failures: u8,
@@ -96,16 +95,8 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub(super) const NOTHING: Self = Self {
-        late: 0,
-        lost: 0,
-        kills: 0,
-        cuts: 0,
-        failures: 0,
-        rejections: 0,
-        sender_steps: 0,
-        receiver_steps: 0,
-    };
+    pub(super) const NOTHING: Self =
+        Self { late: 0, kills: 0, cuts: 0, failures: 0, rejections: 0, sender_steps: 0, receiver_steps: 0 };
 }
 
 /// Everything.

@@ -14,11 +14,6 @@ impl InboxModel {
                 state.travelling[message] = true;
             }
             Action::Delay(message) => delay(state, message),
-            Action::Lose(message) => {
-                state.left.lost -= 1;
-                state.travelling[message] = false;
-                state.senders[message] = Sender::Open;
-            }
             Action::Receive { message, late } => receive(state, message, late),
             Action::InProgress(at) => {
                 let wrong = self.is(Variant::OkToInFlightDuplicate);
