@@ -82,16 +82,31 @@ fn s3_a_receiver_that_cannot_read_does_nothing_twice() {
     with_faults(Side::Billing, &[Kind::Read], 3);
 }
 
+/// The switch to WAL mode is a transaction of its own. When its sync failed unnoticed, the file had no header, and the next
+/// connection to open it took the write-ahead log for a leftover and deleted it.
+#[test]
+fn s14_a_sync_that_fails_while_the_file_is_created_is_noticed() {
+    for (nth, fault_times) in [(0, 2), (1, 2), (2, 3)] {
+        for kind in [Kind::Sync, Kind::SyncDroppingPages] {
+            let fault = Some(Fault { kind, nth });
+            let workload = Workload { messages: 8, fault, fault_times, ..Workload::new(Side::Shop, 2) };
+            assert_eq!(replay(&Case { workload, step: 0, cut: None, variant: 0 }).unwrap(), []);
+        }
+    }
+}
+
 /// A known limit, and what it is limited to: a kernel that keeps pages it could not write lets SQLite read a log that is
 /// not on the disk, and a second failure, a power cut while the store copies that log, damages the file.
 #[test]
 fn s14_only_a_power_cut_during_the_recovery_from_kept_pages_is_found_to_do_damage() {
-    let workload = Workload { messages: 2, ..Workload::new(Side::Billing, 1) };
-    let sample = Sample { every: 1, steps: 40, variants: 1, recovering: true };
-    let (_, violations) = check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap();
-    assert!(violations.iter().any(|violation| violation.text.contains("malformed")), "{violations:?}");
-    let other = violations.iter().find(|violation| !violation.case.cut.is_some_and(Cut::is_random));
-    assert_eq!(other, None);
+    let workload = Workload { messages: 6, ..Workload::new(Side::Billing, 2) };
+    let sample = Sample { every: 1, steps: 30, variants: 2, recovering: true };
+    let check = |recovering| {
+        let sample = Sample { recovering, ..sample };
+        check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap().1
+    };
+    assert_ne!(check(true), []);
+    assert_eq!(check(false), []);
 }
 
 /// The harness can fail: with the weaker durability a power cut does lose acknowledged work. What is sent is still

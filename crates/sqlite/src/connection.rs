@@ -42,9 +42,7 @@ impl Opener {
     /// The one connection that writes.
     pub(crate) fn writer(&self, durability: Durability) -> Result<Connection> {
         let connection = self.open()?;
-        let mode: String = connection
-            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-            .map_err(wrap("switch the database to WAL"))?;
+        let mode = set_journal_mode(&connection, "WAL").map_err(wrap("switch the database to WAL"))?;
         if !mode.eq_ignore_ascii_case("wal") {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -110,6 +108,18 @@ fn resolve(path: &Path) -> std::io::Result<PathBuf> {
         (Some(Ok(folder)), Some(name)) => Ok(folder.join(name)),
         _ => Ok(absolute),
     }
+}
+
+/// Switches the journal mode; returns the one that is in force.
+///
+/// The statement is run to its end: its commit comes after its row, and a commit whose sync has failed must not go
+/// unnoticed. The file would be without its header, and the next connection would delete the write-ahead log.
+pub(crate) fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare(&format!("PRAGMA journal_mode = {mode}"))?;
+    let mut rows = statement.query([])?;
+    let in_force = rows.next()?.map(|row| row.get(0)).transpose()?;
+    while rows.next()?.is_some() {}
+    Ok(in_force.unwrap_or_default())
 }
 
 pub(crate) fn set_synchronous(connection: &Connection, durability: Durability) -> Result<()> {

@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
 
 use super::core::{Core, Open};
+use crate::connection::set_journal_mode;
 use crate::error::wrap;
 use crate::options::Durability;
 use crate::shared::Shared;
@@ -83,9 +84,7 @@ fn bring_home(shared: &Shared) -> Result<()> {
     if checkpoint(&connection, "TRUNCATE")?.busy {
         return Err(Error::new(ErrorKind::Busy, "the database is in use"));
     }
-    let mode: String = connection
-        .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
-        .map_err(wrap("recover"))?;
+    let mode = set_journal_mode(&connection, "DELETE").map_err(wrap("recover"))?;
     if mode.eq_ignore_ascii_case("delete") {
         Ok(())
     } else {
