@@ -95,18 +95,14 @@ fn s14_a_sync_that_fails_while_the_file_is_created_is_noticed() {
     }
 }
 
-/// A known limit, and what it is limited to: a kernel that keeps pages it could not write lets SQLite read a log that is
-/// not on the disk, and a second failure, a power cut while the store copies that log, damages the file.
+/// A kernel may keep pages it could not write and call them clean. That alone does no damage; a second failure, a power
+/// cut while the store copies what it read of such pages, may, and is not looked at here.
 #[test]
-fn s14_only_a_power_cut_during_the_recovery_from_kept_pages_is_found_to_do_damage() {
+fn s14_pages_that_a_kernel_keeps_unwritten_do_no_damage_by_themselves() {
     let workload = Workload { messages: 6, ..Workload::new(Side::Billing, 2) };
-    let sample = Sample { every: 1, steps: 30, variants: 2, recovering: true };
-    let check = |recovering| {
-        let sample = Sample { recovering, ..sample };
-        check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap().1
-    };
-    assert_ne!(check(true), []);
-    assert_eq!(check(false), []);
+    let sample = Sample { every: 2, steps: 30, variants: 1, recovering: false };
+    let (_, violations) = check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap();
+    assert_eq!(violations, []);
 }
 
 /// The harness can fail: with the weaker durability a power cut does lose acknowledged work. What is sent is still

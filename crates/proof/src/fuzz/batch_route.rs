@@ -8,7 +8,9 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, Link, Receive};
-use twobox_core::signing::{Key, Mac, SignedAnswer, SignedProbe, sha256, sign_probe, verify_answer};
+use twobox_core::signing::{
+    Key, Mac, SignedAnswer, SignedProbe, request_sha256, sha256, sign_probe, verify_answer,
+};
 use twobox_core::wire::{self, Probe, header};
 use twobox_core::{BoxError, Consumer, Destination, Endpoint, Error, Message, MessageId, Response};
 use twobox_engine::Receiver;
@@ -153,7 +155,7 @@ impl Routes {
             });
         }
         let said = self.world.exchange(&request, first, &messages)?;
-        self.authentic(&said, &body, messages.iter().map(|message| &message.id))
+        self.authentic(&said, named(&body)?, messages.iter().map(|message| &message.id))
     }
 
     /// A probe, honest or with a spoilt head.
@@ -163,13 +165,15 @@ impl Routes {
         let start = request("POST", PATHS[0], "", 2);
         let start = start.strip_suffix("\r\n").unwrap_or_default();
         let said = self.tampered(&[start.as_bytes(), &head, b"\r\n[]"].concat(), first)?;
-        if untouched { self.authentic(&said, b"[]", std::iter::empty()) } else { Ok(()) }
+        let named =
+            request_sha256([&sign_probe(&self.key, &SignedProbe { link: &self.link, sent: NOW }).mac]);
+        if untouched { self.authentic(&said, named, std::iter::empty()) } else { Ok(()) }
     }
 
     fn authentic<'a>(
         &self,
         said: &[Said],
-        request: &[u8],
+        request: [u8; 32],
         ids: impl Iterator<Item = &'a MessageId>,
     ) -> Result<(), BoxError> {
         let [said] = said else { return Err(format!("{} answers to one request", said.len()).into()) };
@@ -179,7 +183,7 @@ impl Routes {
             source: &self.link.source,
             destination: &self.link.destination,
             sent: NOW,
-            request_sha256: sha256(request),
+            request_sha256: request,
             status: said.status,
             body_sha256: sha256(&said.body),
         };
@@ -188,6 +192,13 @@ impl Routes {
         wire::parse_answers(&said.body, ids.into_iter())?;
         Ok(())
     }
+}
+
+/// What names a batch in the signature of its answer.
+fn named(body: &[u8]) -> Result<[u8; 32], BoxError> {
+    let parsed = wire::parse_batch(body, &wire::Limits::default())?;
+    let macs = parsed.into_iter().map(|parsed| Ok(parsed?.signature.ok_or("not signed")?.mac));
+    Ok(request_sha256(&macs.collect::<Result<Vec<Mac>, BoxError>>()?))
 }
 
 /// A receiver with its store, behind a server.
