@@ -10,7 +10,6 @@
 mod audit;
 mod authors;
 mod clock;
-mod foreign;
 mod handlers;
 mod keys;
 mod life;
