@@ -9,12 +9,13 @@ use twobox_core::{Clock as _, Error, ErrorKind, MessageId, NewMessage, OrderingK
 use twobox_sqlite::Once;
 use twobox_testkit::history::{Event, Order};
 
+use super::foreign;
 use super::handlers::{FOLLOWED, PLAIN, SLOW, follow_up_of};
 use super::process::{Node, Process};
 use super::stage::{Stage, index};
 use super::tally::Kind;
 
-const INSERT_ROW: &str = "INSERT INTO orders (id) VALUES (?1)";
+pub(super) const INSERT_ROW: &str = "INSERT INTO orders (id) VALUES (?1)";
 
 /// Whoever enqueues on one node.
 pub(super) struct Author {
@@ -55,9 +56,11 @@ impl Author {
     /// Enqueues now and then, several messages at a time, until all is well.
     pub(super) async fn work(self: Arc<Self>) {
         while !self.stage.is_healed() && self.begun.load(Ordering::SeqCst) < self.messages {
-            tokio::time::sleep(self.stage.millis(50..1_200)).await;
+            tokio::time::sleep(self.stage.millis(100..1_500)).await;
             let Some(process) = self.node.process() else { continue };
-            for _ in 0..=self.stage.up_to(3) {
+            // Now and then so many that they travel in several requests at a time.
+            let burst = if self.stage.up_to(4) == 0 { 10 } else { 3 };
+            for _ in 0..=self.stage.up_to(burst) {
                 let number = self.begun.fetch_add(1, Ordering::SeqCst);
                 self.busy.fetch_add(1, Ordering::SeqCst);
                 let (this, process) = (Arc::clone(&self), Arc::clone(&process));
@@ -76,6 +79,10 @@ impl Author {
             drop(process);
             return self.place_once(wish).await;
         }
+        if self.stage.up_to(6) == 0 {
+            drop(process);
+            return self.place_foreign(&wish).await;
+        }
         self.begin(&wish);
         let id = wish.order.id.clone();
         match self.enqueue(&process, &wish).await {
@@ -83,6 +90,18 @@ impl Author {
             Told::NotCommitted => self.note(Event::Refused(id)),
             Told::Unknown => self.note(Event::Unknown(id)),
         }
+    }
+
+    /// Enqueues through a connection that does not sync, so nobody is told that it is committed. A little later than
+    /// the others, because their commits would make it durable.
+    async fn place_foreign(&self, wish: &Wish) {
+        tokio::time::sleep(self.stage.millis(5..400)).await;
+        let Some(process) = self.node.process() else { return };
+        self.stage.count(Kind::Foreign);
+        self.begin(wish);
+        let id = wish.order.id.clone();
+        let may_be_committed = foreign::enqueue(&self.node, &process, &message(&process, wish));
+        self.note(if may_be_committed { Event::Unknown(id) } else { Event::Refused(id) });
     }
 
     /// Tries again under the same once key, each time with another message, until it is known which one it is, and
@@ -135,9 +154,9 @@ impl Author {
             destination: self.node.peer.to_string(),
             ..Order::default()
         };
-        if stage.up_to(2) == 0 {
+        if stage.up_to(3) > 0 {
             stage.count(Kind::Keyed);
-            order.key = Some(format!("k{}", stage.up_to(3)));
+            order.key = Some(format!("k{}", stage.up_to(2)));
         }
         let (mut due_in, mut ttl) = (None, None);
         match stage.up_to(10) {

@@ -10,6 +10,7 @@
 mod audit;
 mod authors;
 mod clock;
+mod foreign;
 mod handlers;
 mod keys;
 mod life;

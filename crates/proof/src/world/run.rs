@@ -43,7 +43,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             durability: [Durability::Full; 2],
-            messages: 30,
+            messages: 40,
             drops_pages_beside_others: false,
             trouble: Duration::from_secs(26),
             patience: Duration::from_secs(1_000),

@@ -74,6 +74,8 @@ kinds! {
     AnswerGarbled: "answers-garbled",
     /// A request was given the answer to another one.
     AnswerForeign: "answers-foreign",
+    /// Somebody who is not the receiver answered that all was done.
+    AnswerForged: "answers-forged",
     /// An answer was not believed.
     AnswerDisbelieved: "answers-disbelieved",
     /// One direction of the network was cut.
@@ -114,6 +116,8 @@ kinds! {
     Once: "messages-once",
     /// A once key was found to be taken.
     OnceTaken: "once-keys-taken",
+    /// A message was enqueued through somebody else's connection, which does not sync.
+    Foreign: "messages-foreign",
     /// A handler enqueued a message.
     FollowUp: "messages-follow-up",
     /// An author does not know whether a commit happened.
