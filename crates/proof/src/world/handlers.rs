@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 use twobox_core::{
     Consumer, Endpoint, Error, HandlerResult, Message, MessageId, NewMessage, OrderingKey, Refusal, Response,
     Source, Stamp,
@@ -38,7 +38,7 @@ pub(super) fn receiver(
     node: &Arc<Node>,
     db: &Sqlite,
     clock: &Arc<ProcessClock>,
-    ended: watch::Receiver<bool>,
+    ends: &Arc<Semaphore>,
 ) -> Result<Receiver<Sqlite>, Error> {
     let work = Arc::new(Work {
         stage: Arc::clone(stage),
@@ -54,20 +54,21 @@ pub(super) fn receiver(
     let receiver = Receiver::builder(db.clone(), Consumer::new(&*node.name)?, Arc::clone(clock) as _)
         .route(Endpoint::new(PLAIN)?, Route::Handler(handler(false)))?
         .route(Endpoint::new(FOLLOWED)?, Route::Handler(handler(true)))?
-        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(Arc::clone(stage), handler(false), ended)))?;
+        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(stage, handler(false), ends)))?;
     Ok(receiver.build())
 }
 
 /// A first half that waits; it ends with its process.
-fn slowly(stage: Arc<Stage>, handler: SqliteHandler, ended: watch::Receiver<bool>) -> Prepare<SqliteHandler> {
+fn slowly(stage: &Arc<Stage>, handler: SqliteHandler, ends: &Arc<Semaphore>) -> Prepare<SqliteHandler> {
+    let (stage, ends) = (Arc::clone(stage), Arc::clone(ends));
     Arc::new(move |_| {
         let slow = stage.mishap(2, Kind::HandlerSlow);
         let pause = if slow { stage.millis(20..600) } else { Duration::ZERO };
-        let (handler, mut ended) = (handler.clone(), ended.clone());
+        let (handler, ends) = (handler.clone(), Arc::clone(&ends));
         Box::pin(async move {
             tokio::select! {
                 biased;
-                _ = ended.wait_for(|ended| *ended) => Err(Refusal::retry("the process ends")),
+                _ = ends.acquire() => Err(Refusal::retry("the process ends")),
                 () = tokio::time::sleep(pause) => Ok(handler),
             }
         })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use twobox_core::{BoxError, Error, Random as _, Source, Stamp};
 use twobox_engine::{Receiver, Shutdown, ShutdownHandle, Sweeper};
@@ -85,7 +85,8 @@ pub(super) struct Process {
     /// Its store has stopped, or a part of it has ended: it has to be started again.
     pub(super) is_broken: AtomicBool,
     has_ended: AtomicBool,
-    ends: watch::Sender<bool>,
+    /// Closed when it ends. Whoever waits is woken in order, which a watch does not do.
+    ends: Arc<Semaphore>,
     disk: Arc<Disk>,
     parts: Mutex<Vec<Task>>,
     _sweeper: ShutdownHandle,
@@ -122,8 +123,8 @@ impl Process {
             return Err(Error::new(twobox_core::ErrorKind::Unavailable, "the power is off"));
         }
         stage.note(&node.name, Event::Recovered(effects));
-        let (ends, ended) = watch::channel(false);
-        let receiver = handlers::receiver(stage, node, &db, &clock, ended)?;
+        let ends = Arc::new(Semaphore::new(0));
+        let receiver = handlers::receiver(stage, node, &db, &clock, &ends)?;
         let mut parts = vec![relays::relay(stage, node, network, &db, &clock, &random)?];
         if node.has_second_relay {
             parts.push(relays::second(stage, node, network));
@@ -153,7 +154,7 @@ impl Process {
     /// Whoever waits for the store is told that it failed, by the store itself: nobody hears it any more.
     pub(super) async fn end(self: Arc<Self>) -> Result<(), BoxError> {
         self.has_ended.store(true, Ordering::SeqCst);
-        self.ends.send_replace(true);
+        self.ends.close();
         lock(&self.parts).clear();
         let mut shared = Some(self);
         let process =
