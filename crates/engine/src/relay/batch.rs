@@ -90,6 +90,18 @@ impl<P> Item<P> {
         self.message.as_ref().and_then(|message| message.ordering_key.as_ref())
     }
 
+    /// Takes an answer. Without one, or if it was not reached, it is still to be sent.
+    fn take(&mut self, answer: Option<Answer>) {
+        match answer.and_then(Fate::of) {
+            // Without a key there is nothing to be held behind; a receiver that says so is asked again.
+            Some(Fate::Known(Event::Held, _)) if self.key().is_none() => {
+                self.fate = Fate::Known(Event::Postponed { after: HELD_WITHOUT_KEY }, None);
+            }
+            Some(fate) => self.fate = fate,
+            None => {}
+        }
+    }
+
     pub(super) fn succeeded(&self) -> bool {
         matches!(self.fate, Fate::Known(Event::Succeeded, _))
     }
@@ -130,19 +142,24 @@ impl<P> Batch<P> {
     }
 
     /// Takes the receiver's answers. Returns the place of the first message that was not reached.
+    ///
+    /// What was not reached is sent again, but not past an earlier one of its key that failed: it is held (L4).
     pub(super) fn answered(&mut self, answers: Vec<Answer>) -> Option<usize> {
         let mut answers = answers.into_iter();
         let mut first_unreached = None;
-        for (at, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.fate == Fate::Send) {
-            match answers.next().and_then(Fate::of) {
-                // Without a key there is nothing to be held behind; a receiver that says so is asked again.
-                Some(Fate::Known(Event::Held, _)) if item.key().is_none() => {
-                    item.fate = Fate::Known(Event::Postponed { after: HELD_WITHOUT_KEY }, None);
-                }
-                Some(fate) => item.fate = fate,
-                None => {
-                    first_unreached.get_or_insert(at);
-                }
+        let mut held: HashSet<OrderingKey> = HashSet::new();
+        for (at, item) in self.items.iter_mut().enumerate() {
+            if item.fate == Fate::Send {
+                item.take(answers.next());
+            }
+            if item.fate == Fate::Send && item.key().is_some_and(|key| held.contains(key)) {
+                item.fate = Fate::Known(Event::Held, None);
+            }
+            match &item.fate {
+                Fate::Send => _ = first_unreached.get_or_insert(at),
+                Fate::Known(event, _) if *event != Event::Succeeded => held.extend(item.key().cloned()),
+                // One for later is no part of its key (L5).
+                Fate::Known(..) | Fate::Scheduled => {}
             }
         }
         self.state = State::Answered;
@@ -219,5 +236,55 @@ impl<P> Batch<P> {
             self.state = State::Answered;
             self.suspect = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: &str, key: Option<&str>) -> Item<u64> {
+        let message = Message {
+            id: id.parse().unwrap(),
+            source: "shop".parse().unwrap(),
+            destination: "billing".parse().unwrap(),
+            endpoint: "Pay".parse().unwrap(),
+            message_type: twobox_core::MessageType::Signal,
+            payload: twobox_core::Payload::default(),
+            content_type: twobox_core::message::JSON.into(),
+            correlation_id: None,
+            ordering_key: key.map(|key| key.parse().unwrap()),
+            headers: twobox_core::Headers::default(),
+            created: Timestamp::default(),
+            available: Timestamp::default(),
+            expires: Timestamp::MAX,
+            replay: 0,
+        };
+        Item { position: 0, message: Some(Arc::new(message)), standing: Standing::FRESH, fate: Fate::Send }
+    }
+
+    fn ids(batch: &Batch<u64>) -> Vec<String> {
+        batch.messages().iter().map(|message| message.id.to_string()).collect()
+    }
+
+    #[test]
+    fn l4_what_was_not_reached_is_not_sent_past_a_failed_one_of_its_key() {
+        let items =
+            vec![item("b1", None), item("a1", Some("a")), item("c1", Some("c")), item("a2", Some("a"))];
+        let mut batch = Batch::new(1, Origin::Waiting, items);
+        let retry = Answer::Retry { after: None, error: "not now".into() };
+        let first = batch.answered(vec![Answer::NotReached, retry, Answer::Done(None), Answer::NotReached]);
+        assert_eq!(first, Some(0));
+        assert_eq!(ids(&batch), ["b1"], "a2 waits behind a1");
+        assert_eq!(batch.items[3].fate, Fate::Known(Event::Held, None));
+    }
+
+    #[test]
+    fn what_was_not_reached_is_sent_again() {
+        let items = vec![item("a1", Some("a")), item("a2", Some("a")), item("b1", None)];
+        let mut batch = Batch::new(1, Origin::Log, items);
+        let answers = vec![Answer::Done(None), Answer::NotReached, Answer::NotReached];
+        assert_eq!(batch.answered(answers), Some(1));
+        assert_eq!(ids(&batch), ["a2", "b1"]);
     }
 }
