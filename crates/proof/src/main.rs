@@ -13,6 +13,7 @@ Usage: twobox-proof <harness> [options]
   powercut [--seconds N]              crash images and failing calls of the disk, seed by seed
   powercut --side S --seed N ...      one case again, as a violation prints it
   world [--seconds N] [--first SEED]  two nodes in which everything goes wrong, seed by seed
+        [--every STEP]                (SQLite's page cache has one lock: two processes beat two threads)
   world --seed N                      one seed again, with its history
   model [--short]                     every interleaving of the protocol's model
   kills [--seconds N] [--program P]   the shipped program, killed again and again

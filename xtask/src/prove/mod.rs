@@ -26,6 +26,7 @@ pub(crate) struct Options {
 pub(crate) fn run(root: &Path, options: Options) -> Result<()> {
     heading("build");
     let programs = build::all(root)?;
+    mutants::build_suite(root)?;
     heading(&format!("prove, {} minutes", options.minutes));
     #[expect(clippy::disallowed_methods, reason = "this is how long people wait")]
     let start = Instant::now();

@@ -29,9 +29,7 @@ impl Harness {
             Mutant::ConflictIsDuplicate
             | Mutant::LaneKeptAfterReopen
             | Mutant::NoFence
-            | Mutant::SentBeforeDurable
             | Mutant::SwallowedErrorCommits
-            | Mutant::UnsignedAnswerCounts
             | Mutant::WatermarkFromClock
             | Mutant::WholeBatchCharged => Self::Suite,
             _ => Self::World,
