@@ -11,6 +11,7 @@ mod fuzz;
 mod metadata;
 mod mutants;
 mod prove;
+mod requirements;
 mod test;
 mod tidy;
 
@@ -37,6 +38,9 @@ Commands:
   prove [--minutes N]
                   every harness for so long (10 minutes unless said otherwise), and a report
   mutants [NAME]  planted bugs, and which harness finds each of them
+  requirements [--brief | --json]
+                  every requirement with the tests that name it; fails if one has neither a test nor a reason;
+                  --brief shows the counts and what is wrong
   help            this text
 ";
 
@@ -49,6 +53,7 @@ enum Command {
     Tidy,
     Prove(prove::Options),
     Mutants(Vec<String>),
+    Requirements(requirements::Format),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +86,7 @@ fn parse(arguments: &[String]) -> Option<Command> {
             Some(Command::Prove(prove::Options { minutes }))
         }
         ["mutants", ..] => Some(Command::Mutants(arguments[1..].to_vec())),
+        ["requirements", ..] => requirements::Format::parse(&words[1..]).map(Command::Requirements),
         _ => None,
     }
 }
@@ -97,6 +103,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Tidy => tidy::run(root()),
         Command::Prove(options) => prove::run(root(), *options),
         Command::Mutants(names) => mutants::run(root(), names),
+        Command::Requirements(format) => requirements::run(root(), *format),
     }
 }
 
@@ -135,6 +142,8 @@ mod tests {
             "fuzz envelope",
             "prove --minutes",
             "prove --minutes -1",
+            "requirements RF-01",
+            "requirements --brief --json",
         ] {
             assert_eq!(parsed(line), None, "{line}");
         }

@@ -191,6 +191,7 @@ async fn l8_enqueue_once_enqueues_once() {
     assert_eq!(db.transaction::<_, twobox::Error, _>(count).await.unwrap().len(), 1);
 }
 
+/// RF-20: two handlers under one name are refused before anything runs.
 #[tokio::test]
 async fn s10_a_service_that_contradicts_itself_is_not_built() {
     let (_directory, db) = database().await;
@@ -198,7 +199,7 @@ async fn s10_a_service_that_contradicts_itself_is_not_built() {
     let shop = || Twobox::builder("shop", &db);
     assert_eq!(kind(Twobox::builder("", &db)), ErrorKind::Invalid);
     let twice = shop().handle(|_, _: Order, _| Ok(())).handle(|_, _: Order, _| Ok(()));
-    assert_eq!(kind(twice), ErrorKind::Misconfigured, "RF-20: endpoint names are unique");
+    assert_eq!(kind(twice), ErrorKind::Misconfigured, "endpoint names are unique");
     let short = SweepPlan { dedup_window: Duration::from_secs(3600), ..SweepPlan::default() };
     assert_eq!(kind(shop().sweep(short, LIMIT)), ErrorKind::Misconfigured);
     let mut options = RelayOptions::default();

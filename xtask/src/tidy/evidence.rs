@@ -10,7 +10,8 @@ const PAGE: &str = "docs/GUARANTEES.md";
 /// Every test and every crash point that the page names exists.
 pub(crate) fn evidence_exists(tree: &Tree) -> Vec<Finding> {
     let Some(page) = tree.ending(&[PAGE]).next() else { return Vec::new() };
-    let functions: HashSet<&str> = tree.ending(&[".rs"]).flat_map(functions).collect();
+    let functions: HashSet<&str> =
+        tree.ending(&[".rs"]).flat_map(File::functions).map(|(_, name)| name).collect();
     let points: HashSet<&str> = tree.ending(&[".rs"]).flat_map(crash_points).collect();
     let missing = |word: &&str| {
         let known = if is_crash_point(word) { points.contains(word) } else { functions.contains(word) };
@@ -22,11 +23,6 @@ pub(crate) fn evidence_exists(tree: &Tree) -> Vec<Finding> {
         findings.extend(words.map(|word| page.finding(number, format!("there is no {word}"))));
     }
     findings
-}
-
-fn functions(file: &File) -> impl Iterator<Item = &str> {
-    let name = |rest: &'_ str| rest.find(['(', '<']).unwrap_or(0);
-    file.text.split("fn ").skip(1).map(move |rest| &rest[..name(rest)])
 }
 
 fn crash_points(file: &File) -> impl Iterator<Item = &str> {

@@ -6,7 +6,7 @@ mod evidence;
 mod layout;
 mod links;
 mod paths;
-mod tree;
+pub(crate) mod tree;
 mod words;
 
 use std::path::Path;

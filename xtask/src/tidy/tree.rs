@@ -75,10 +75,23 @@ impl File {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
+    /// The functions that begin in this file, each with its line.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.lines().filter_map(|(number, line)| Some((number, function(line)?)))
+    }
+
     /// A finding in this file.
     pub(crate) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
         Finding { path: self.path.clone(), line, message: message.into() }
     }
+}
+
+/// The name of the function that begins on this line of Rust.
+pub(crate) fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let qualifies = |word: &str| matches!(word, "async" | "const" | "unsafe") || word.starts_with("pub");
+    let name = &rest[..rest.find(['(', '<'])?];
+    before.split_whitespace().all(qualifies).then_some(name)
 }
 
 fn list(root: &Path) -> Result<Vec<String>> {
@@ -119,6 +132,18 @@ mod tests {
     #[test]
     fn a_deleted_file_is_left_out() {
         assert!(read(crate::root(), "no/such/file".into()).unwrap().is_none());
+    }
+
+    #[test]
+    fn functions_are_found_where_they_begin() {
+        for line in ["fn a() {", "    pub(crate) async fn a<F: B>() {", "const fn a("] {
+            assert_eq!(function(line), Some("a"), "{line}");
+        }
+        for line in ["// fn a() {", "let text = \"fn a() {}\";", "type A = fn (u8);", "impl Fn for A {"] {
+            assert_eq!(function(line), None, "{line}");
+        }
+        let tree = Tree::of(&[("a.rs", "\nfn a() {\n}\n")]);
+        assert_eq!(tree.files[0].functions().collect::<Vec<_>>(), [(2, "a")]);
     }
 
     #[test]
