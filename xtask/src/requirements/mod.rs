@@ -161,6 +161,14 @@ mod tests {
     }
 
     #[test]
+    fn a_case_that_nobody_runs_is_found() {
+        let page = (page::PATH, "## RF: a\n| RF-01 | a | later |\n");
+        let case = ("crates/testkit/src/conformance/lanes.rs", "pub async fn rf_01_a<F>() {\n");
+        let findings = Trace::read(&Tree::of(&[page, case])).unwrap().findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+    }
+
+    #[test]
     fn without_its_page_nothing_can_be_said() {
         assert!(Trace::read(&Tree::default()).is_err());
     }

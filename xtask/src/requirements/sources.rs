@@ -26,14 +26,19 @@ pub(crate) fn tests(tree: &Tree, known: &[&str]) -> Vec<Test> {
     let listed = cases(tree);
     let mut tests = Vec::new();
     for file in sources(tree) {
-        let runs = |function: &Function<'_>| function.is_test || is_listed(file, function.name, &listed);
         let test = |function: Function<'_>| Test {
             path: file.path.clone(),
             line: function.line,
             name: function.name.to_owned(),
             tags: function.tags(known),
         };
-        tests.extend(functions(file).into_iter().filter(runs).map(test).filter(|test| !test.tags.is_empty()));
+        tests.extend(
+            functions(file)
+                .into_iter()
+                .filter(|function| function.runs(file, &listed))
+                .map(test)
+                .filter(|test| !test.tags.is_empty()),
+        );
     }
     tests
 }
@@ -43,10 +48,10 @@ pub(crate) fn forgotten(tree: &Tree) -> Vec<Finding> {
     let listed = cases(tree);
     let mut findings = Vec::new();
     for file in sources(tree).filter(|file| module(file).is_some()) {
-        let names = file.functions().filter(|(_, name)| !tag::in_name(name).is_empty());
-        let lost = names.filter(|(_, name)| !is_listed(file, name, &listed));
+        let lost = functions(file).into_iter().filter(|function| !function.runs(file, &listed));
+        let lost = lost.filter(|function| !tag::in_name(function.name).is_empty());
         let message = |name| format!("{name} is in no list of cases that is run");
-        findings.extend(lost.map(|(line, name)| file.finding(line, message(name))));
+        findings.extend(lost.map(|function| file.finding(function.line, message(function.name))));
     }
     findings
 }
@@ -65,6 +70,11 @@ struct Function<'a> {
 }
 
 impl Function<'_> {
+    fn runs(&self, file: &File, listed: &HashSet<String>) -> bool {
+        self.is_test
+            || module(file).is_some_and(|module| listed.contains(&format!("{module}::{}", self.name)))
+    }
+
     fn tags(&self, known: &[&str]) -> Vec<String> {
         let mut tags = tag::in_name(self.name);
         tags.extend(tag::in_text(&self.comment, known));
@@ -159,10 +169,6 @@ fn without_comment(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-fn is_listed(file: &File, name: &str, listed: &HashSet<String>) -> bool {
-    module(file).is_some_and(|module| listed.contains(&format!("{module}::{name}")))
-}
-
 /// The module of the suite that a file belongs to.
 fn module(file: &File) -> Option<&str> {
     file.path.strip_prefix(SUITE)?.split(['/', '.']).next()
@@ -225,12 +231,16 @@ mod tests {
     fn a_case_counts_if_it_is_listed_and_the_suite_is_used() {
         let suites = ("crates/testkit/src/conformance/mod.rs", SUITES);
         let lanes = "pub async fn rf_01_listed<F>() {\n}\n/// RF-04\npub async fn other<F>() {\n}\n\
-            pub async fn rf_02_listed<F>() {\n}\npub async fn rf_03_lost<F>() {\n}\n";
+            pub async fn rf_02_listed<F>() {\n}\npub async fn rf_03_lost<F>() {\n}\n\
+            #[test]\nfn rf_04_a_test_like_any_other() {\n}\n";
         let lanes = ("crates/testkit/src/conformance/lanes.rs", lanes);
         let inbox = ("crates/testkit/src/conformance/inbox/deep.rs", "pub async fn rf_02_listed<F>() {\n");
         let found_names = |files: &[_]| found(files).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let files = [suites, lanes, inbox, USE];
-        assert_eq!(found_names(&files), ["rf_01_listed", "other", "rf_02_listed"]);
+        assert_eq!(
+            found_names(&files),
+            ["rf_01_listed", "other", "rf_04_a_test_like_any_other", "rf_02_listed"]
+        );
         let messages: Vec<_> = forgotten(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         let lost = |line, name| format!("{}:{line}: {name} is in no list of cases that is run", lanes.0);
         assert_eq!(
@@ -238,9 +248,10 @@ mod tests {
             [lost(6, "rf_02_listed"), lost(8, "rf_03_lost")],
             "the other one is of another module"
         );
-        assert!(found_names(&[suites, lanes, inbox]).is_empty(), "nobody uses the suite");
+        let unused = ["rf_04_a_test_like_any_other"];
+        assert_eq!(found_names(&[suites, lanes, inbox]), unused, "nobody uses the suite");
         let comment = ("crates/a/tests/conformance.rs", "// store_conformance!(Fixture);\n");
-        assert!(found_names(&[suites, lanes, inbox, comment]).is_empty());
+        assert_eq!(found_names(&[suites, lanes, inbox, comment]), unused);
     }
 
     #[test]

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(tags("RF-08's answer, IBX-8.1."), ["IBX-8.1", "RF-08"]);
         assert_eq!(tags("IBX-010. 7 times"), ["IBX-010"]);
         assert_eq!(tags("GP-Q1"), ["GP-Q1"]);
-        assert!(tags("RF-xx, ADR-, surf-08, a-RF-08, the rf-08 header").is_empty());
+        assert!(tags("RF-xx, ADR-, SURF-08, a-RF-08, the rf-08 header").is_empty());
     }
 
     #[test]
