@@ -133,12 +133,11 @@ impl Sqlite {
         let now = self.options.clock.now();
         let expires = now.plus(ttl).as_micros();
         let now = now.as_micros();
-        let touched: Option<(i64, Option<String>)> = match replay {
+        let touched = match replay {
             Replay::SameId => {
                 let joined = lane_of(tx, seq)?.map(|lane| next_joined(tx, lane)).transpose()?;
                 let values = params![seq, expires, joined, now];
-                let reopened =
-                    tx.query_optional(&tx.sql.replay_same_id, values, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let reopened = tx.query_optional(&tx.sql.replay_same_id, values, place)?;
                 crash_point!("replay.reopened");
                 reopened
             }
@@ -146,9 +145,7 @@ impl Sqlite {
                 let id = IdMint::new(self.clock(), self.random()).mint();
                 tx.execute(&tx.sql.replay_new_id, params![seq, id.as_str(), now, expires])?;
                 crash_point!("replay.copied");
-                tx.query_optional(&tx.sql.mark_replayed, params![seq, id.as_str()], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })?
+                tx.query_optional(&tx.sql.mark_replayed, params![seq, id.as_str()], place)?
             }
         };
         match touched {
@@ -156,6 +153,11 @@ impl Sqlite {
             _ => Ok(()),
         }
     }
+}
+
+/// Lane and ordering key of a dead letter. A key that is not text orders nothing.
+fn place(row: &crate::Row<'_>) -> Result<(i64, Option<String>)> {
+    Ok((row.get(0)?, row.get(1).unwrap_or(None)))
 }
 
 fn lane_of(tx: &mut SqliteTx<'_>, seq: i64) -> Result<Option<i64>> {

@@ -22,6 +22,11 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Long enough for a mistake to show.
 const A_WHILE: Duration = Duration::from_secs(600);
 
+/// A row that nobody can decode, not even its ordering key.
+const ILLEGIBLE: &str = "
+    INSERT INTO outbox_log (source, destination, endpoint, payload, ordering_key)
+    VALUES ('shop', 'billing', 'Pay', '1', CAST(x'ff' AS TEXT)) RETURNING seq";
+
 fn ok() -> Answer {
     Answer::Done(Some(Response::empty()))
 }
@@ -209,6 +214,19 @@ async fn l10_replay_under_a_new_id_sends_a_copy_and_keeps_the_dead_letter() {
     assert_eq!(marked, [sent[1].clone()]);
     assert_eq!(replay(&world, Replay::NewId).await.replayed, 0, "and not twice");
     relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s19_a_dead_letter_whose_key_is_not_text_keeps_nobody_from_being_replayed() {
+    for how in [Replay::SameId, Replay::NewId] {
+        let world = World::new().await;
+        world.query(ILLEGIBLE, |_| Ok(())).await;
+        world.enqueue_many("m", 1).await;
+        let relay = to_billing(&world, &rejecting(), RelayOptions::default());
+        world.until("m0", "Failed").await;
+        relay.stop().await;
+        assert_eq!(replay(&world, how).await, Replayed { replayed: 2, more: false }, "{how:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
