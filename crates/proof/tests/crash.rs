@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use twobox_testkit::crash::{died, run_until};
 use twobox_testkit::example;
 
-const ORDERS: usize = 24;
+const ORDERS: usize = 28;
 /// How many kinds of orders there are.
-const KINDS: usize = 12;
+const KINDS: usize = 14;
 
 /// When a run passes a point.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,9 @@ crash_points! {
     open_file_made: "open.file-made", Once;
     presence_made: "presence.made", Once;
     presence_shown: "presence.shown", Once;
+    purge_before_wake: "purge.before-wake", Once;
+    purge_removed: "purge.removed", Once;
+    purge_waiting_removed: "purge.waiting-removed", Once;
     receiver_handled: "receiver.handled", Often;
     receiver_in_flight: "receiver.in-flight", Often;
     receiver_prepared: "receiver.prepared", Once;
@@ -227,13 +230,20 @@ fn check_messages(shop: &Path, after: &str) {
     assert_eq!(doomed.len(), ORDERS / KINDS, "{after}");
     let dead = "SELECT message_id FROM outbox_waiting WHERE state = 'Failed' AND replayed_as IS NULL";
     assert_eq!(count(shop, dead), doomed, "{after}: only what cannot work has died");
+    let void = texts(shop, "SELECT message_id FROM orders WHERE kind = 'void'");
+    assert_eq!(void.len(), ORDERS / KINDS, "{after}");
+    let shown = texts(shop, "SELECT message_id FROM outbox_messages");
+    assert!(void.iter().all(|id| !shown.contains(id)), "{after}: what was purged is still shown");
+    let orphans = "SELECT error FROM outbox_attempts WHERE seq NOT IN (SELECT seq FROM outbox_waiting)";
+    assert_eq!(texts(shop, orphans), [""; 0], "{after}: attempts outlive their message");
     let told: BTreeSet<String> = texts(shop, "SELECT message_id FROM callbacks").into_iter().collect();
     assert!(doomed.keys().all(|id| told.contains(id)), "{after}: every death was told");
 }
 
 /// Every order that can work has had its effect, once, and in the order of its key.
 fn check_effects(files: &Files, after: &str) {
-    let workable = texts(&files.shop, "SELECT CAST(id AS TEXT) FROM orders WHERE kind <> 'doomed'");
+    let workable = "SELECT CAST(id AS TEXT) FROM orders WHERE kind NOT IN ('doomed', 'void')";
+    let workable = texts(&files.shop, workable);
     let effects = texts(&files.billing, "SELECT CAST(order_id AS TEXT) FROM effects ORDER BY rowid");
     let counted = count(&files.billing, "SELECT CAST(order_id AS TEXT) FROM effects");
     assert_eq!(counted, once(&workable), "{after}: every message has its effect once");

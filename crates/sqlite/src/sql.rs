@@ -97,6 +97,7 @@ statements! {
     blocked_keys = "outbox/blocked_keys.sql";
     claim = "inbox/claim.sql";
     count_behind = "outbox/count_behind.sql";
+    count_dead = "outbox/count_dead.sql";
     count_failed = "outbox/count_failed.sql";
     dead = "inbox/dead.sql";
     dead_by_id = "outbox/dead_by_id.sql";
@@ -144,6 +145,8 @@ statements! {
     promote = "outbox/promote.sql";
     purge = "sweep/purge.sql";
     purge_bound = "sweep/purge_bound.sql";
+    purge_dead = "outbox/purge_dead.sql";
+    purge_log = "outbox/purge_log.sql";
     raise_watermark = "sweep/raise_watermark.sql";
     read_log = "outbox/read_log.sql";
     reclaim = "inbox/reclaim.sql";

@@ -31,6 +31,8 @@ enum Op {
     /// What waits and is due is tried again, with these fates.
     Retry(Vec<Fate>),
     Replay,
+    /// This many dead letters are removed, the oldest deaths first.
+    Purge(usize),
     /// The relay gives its lane back and takes it again.
     Restart,
     Wait(u64),
@@ -67,6 +69,7 @@ fn op() -> impl Strategy<Value = Op> {
         fates().prop_map(Op::Settle),
         fates().prop_map(Op::Retry),
         Just(Op::Replay),
+        (1..4_usize).prop_map(Op::Purge),
         Just(Op::Restart),
         (1..400_u64).prop_map(Op::Wait),
     ]
@@ -118,6 +121,11 @@ impl Model {
         WaitingOutcome { step, error, head_policy: HeadPolicy::StepOver }
     }
 
+    fn purge(&mut self, id: &str) {
+        let row = self.rows.remove(id).expect("was enqueued");
+        assert!(row.status == "Failed" || row.status == "Expired", "{row:?}");
+    }
+
     fn replay(&mut self) {
         for (id, row) in &mut self.rows {
             if row.status == "Failed" || row.status == "Expired" {
@@ -166,6 +174,7 @@ impl Twin {
                 self.fixture.store().replay(&all, Replay::SameId, ttl, 1_000).await.unwrap();
                 self.model.replay();
             }
+            Op::Purge(count) => self.purge(*count).await,
             Op::Restart => self.restart().await,
             Op::Wait(seconds) => self.fixture.clock().advance(Duration::from_secs(*seconds)),
         }
@@ -232,6 +241,14 @@ impl Twin {
         });
         let outcomes: Vec<_> = judged.collect();
         self.fixture.store().settle_waiting(&self.lease, outcomes).await.unwrap();
+    }
+
+    async fn purge(&mut self, count: usize) {
+        let all = DeadLetterFilter::default();
+        let letters = self.fixture.store().dead_letters(&all, None, count).await.unwrap();
+        let purged = self.fixture.store().purge(&all, count).await.unwrap();
+        assert_eq!(purged.purged, u64::try_from(letters.len()).unwrap());
+        letters.iter().for_each(|letter| self.model.purge(&letter.message_id));
     }
 
     async fn restart(&mut self) {

@@ -14,7 +14,10 @@ mod sweep;
 mod transport;
 mod waiting;
 
-pub use self::dead_letters::{BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterStore, Replay, Replayed};
+pub use self::dead_letters::{
+    BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterStore, Death, Purged, Replay,
+    Replayed,
+};
 pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate};
 pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
 pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};

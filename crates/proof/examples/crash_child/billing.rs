@@ -14,7 +14,7 @@ use twobox_engine::receiver::Route;
 use twobox_engine::{Receiver, SystemTimer};
 use twobox_sqlite::{Sqlite, SqliteHandler};
 
-use crate::orders::{MEND, PAY, PREPARE, RENEW};
+use crate::orders::{MEND, PAY, PREPARE, RENEW, VOID};
 
 /// Nothing here keeps an effect from happening twice: that is what the inbox is for.
 pub(crate) const TABLES: [&str; 2] = [
@@ -40,7 +40,7 @@ pub(crate) fn receiver(billing: &Sqlite) -> Result<Receiver<Sqlite>, Error> {
     }));
     let mut builder =
         Receiver::builder(billing.clone(), Consumer::new("billing")?, Arc::new(SystemTimer::default()));
-    for endpoint in [PAY, MEND, RENEW] {
+    for endpoint in [PAY, MEND, RENEW, VOID] {
         builder = builder.route(Endpoint::new(endpoint)?, Route::Handler(handler.clone()))?;
     }
     Ok(builder.route(Endpoint::new(PREPARE)?, prepared)?.build())
@@ -56,7 +56,7 @@ fn handler(billing: &Sqlite) -> SqliteHandler {
         let mut first_seen = first_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let first = *first_seen.entry(order).or_insert_with(|| clock.monotonic());
         match kind.as_str() {
-            "doomed" => Err(Refusal::reject("never")),
+            "doomed" | "void" => Err(Refusal::reject("never")),
             "mend" | "renew" if !mended => Err(Refusal::reject("not like this")),
             // By time and not by count: a handler may run more than once in one delivery.
             "flaky" if clock.monotonic() < first + FLAKY => Err(Refusal::retry("not yet")),

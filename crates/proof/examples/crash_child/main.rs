@@ -1,7 +1,7 @@
 //! A shop and its billing, as a process that a test lets die at a crash point and starts again.
 //!
 //! `crash_child SHOP BILLING` (the two files may be one): places the orders that are missing, each together with its
-//! message, delivers everything, replays what was mended, cleans up, delivers everything once more as a network would
+//! message, delivers everything, purges and replays what has died, cleans up, delivers everything once more as a network would
 //! that repeats itself, and ends well once nothing is left to do.
 
 mod billing;
@@ -22,12 +22,12 @@ use twobox_http::HttpServer;
 use twobox_sqlite::Sqlite;
 
 use crate::clock::Forward;
-use crate::orders::{MEND, ORDERS, RENEW};
+use crate::orders::{MEND, ORDERS, RENEW, VOID};
 
 /// Messages that are not through yet. What waits behind a dead letter or for its time is through only later.
 const OPEN_AT_FIRST: &str = "
     SELECT (SELECT count(*) FROM outbox_messages AS m WHERE status NOT IN ('Sent', 'Failed')
-            AND NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.message_id = m.message_id AND o.kind IN ('behind', 'later')))";
+            AND NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.message_id = m.message_id AND o.kind IN ('behind', 'freed', 'later')))";
 const OPEN: &str = "SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed')";
 /// Deaths that nobody was told of.
 const UNTOLD: &str = "
@@ -54,6 +54,7 @@ async fn main() -> Result<(), BoxError> {
     let service = Service { shop: &shop, receiver: &receiver };
     // The rest is placed while messages flow.
     service.deliver(&[OPEN_AT_FIRST, UNTOLD], rest(&shop)).await?;
+    purge(&shop, VOID).await?;
     billing::mend(&billing).await?;
     replay(&shop, MEND, Replay::SameId).await?;
     replay(&shop, RENEW, Replay::NewId).await?;
@@ -122,10 +123,21 @@ async fn through(shop: &Path, counts: &[&str]) -> Result<(), BoxError> {
     Ok(())
 }
 
+async fn purge(shop: &Sqlite, endpoint: &str) -> Result<(), Error> {
+    let filter = of(endpoint)?;
+    while shop.purge(&filter, 1).await?.more {}
+    Ok(())
+}
+
 async fn replay(shop: &Sqlite, endpoint: &str, replay: Replay) -> Result<(), Error> {
-    let filter = DeadLetterFilter { endpoint: Some(Endpoint::new(endpoint)?), ..DeadLetterFilter::default() };
+    let filter = of(endpoint)?;
     while shop.replay(&filter, replay, Duration::from_secs(3600), 1).await?.more {}
     Ok(())
+}
+
+/// The dead letters of an endpoint.
+fn of(endpoint: &str) -> Result<DeadLetterFilter, Error> {
+    Ok(DeadLetterFilter { endpoint: Some(Endpoint::new(endpoint)?), ..DeadLetterFilter::default() })
 }
 
 async fn sweep(db: &Sqlite) -> Result<(), Error> {

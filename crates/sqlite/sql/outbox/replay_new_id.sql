@@ -7,4 +7,4 @@ SELECT
     ?2, source, destination, endpoint, message_type, payload, content_type,
     correlation_id, ordering_key, headers, ?3, ?4
 FROM /*p*/outbox_waiting
-WHERE seq = ?1 AND reason IS NOT NULL AND replayed_as IS NULL;
+WHERE seq = ?1 AND finished_at = ?5 AND reason IS NOT NULL AND replayed_as IS NULL;

@@ -1,12 +1,13 @@
-//! Dead letters: listing, replaying, releasing keys, callbacks.
+//! Dead letters: listing, replaying, purging, releasing keys, callbacks.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use twobox_core::id::IdMint;
 use twobox_core::lifecycle::Reason;
-use twobox_core::ports::{BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterStore, Replay, Replayed};
-use twobox_core::{Destination, OrderingKey, Result, Source, Timestamp, crash_point};
+use twobox_core::ports::{BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterStore, Death, Replay};
+use twobox_core::{Destination, Endpoint, OrderingKey, Result, Source, Timestamp, crash_point};
 
 use super::keys::refresh;
 use super::log::next_joined;
@@ -19,6 +20,9 @@ use crate::{Sqlite, SqliteTx};
 /// Messages behind a blocked key are counted up to this.
 const BEHIND_MAX: i64 = 10_000;
 
+/// Before every death: when it was, and its place in the log.
+const FROM_THE_START: (i64, i64) = (i64::MIN, i64::MIN);
+
 impl DeadLetterStore for Sqlite {
     async fn dead_letters(
         &self,
@@ -27,38 +31,45 @@ impl DeadLetterStore for Sqlite {
         limit: usize,
     ) -> Result<Vec<DeadLetter<i64>>> {
         let filter = filter.clone();
-        let after = after.map_or((i64::MIN, 0), |letter| (letter.died.as_micros(), letter.position));
+        let after = after.map_or(FROM_THE_START, |letter| (letter.died.as_micros(), letter.position));
         self.read(move |connection, sql| {
             find(connection, sql, &filter, after, limit).map_err(wrap("list dead letters"))
         })
         .await
     }
 
-    async fn replay(
-        &self,
-        filter: &DeadLetterFilter,
-        replay: Replay,
-        ttl: Duration,
-        limit: usize,
-    ) -> Result<Replayed> {
-        let (db, filter) = (self.clone(), filter.clone());
+    async fn dead_letter_count(&self, filter: &DeadLetterFilter, limit: usize) -> Result<u64> {
+        let filter = filter.clone();
+        self.read(move |connection, sql| {
+            count(connection, sql, &filter, limit).map_err(wrap("count dead letters"))
+        })
+        .await
+    }
+
+    async fn replay_deaths(&self, deaths: Vec<Death<i64>>, replay: Replay, ttl: Duration) -> Result<u64> {
+        if deaths.is_empty() {
+            return Ok(0);
+        }
+        let db = self.clone();
         let replayed = self
             .write(Class::Synced, move |tx| {
-                let letters = find(tx.connection, tx.sql, &filter, (i64::MIN, 0), limit.saturating_add(1))
-                    .map_err(wrap("find dead letters"))?;
-                for letter in letters.iter().take(limit) {
-                    db.replay_one(tx, letter.position, replay, ttl)?;
-                }
-                let replayed = letters.len().min(limit);
-                Ok::<_, twobox_core::Error>(Replayed {
-                    replayed: u64::try_from(replayed).unwrap_or(u64::MAX),
-                    more: letters.len() > limit,
-                })
+                db.each_death(tx, &deaths, |tx, death| db.replay_one(tx, death, replay, ttl))
             })
             .await?;
         crash_point!("replay.before-wake");
         self.state.wake();
         Ok(replayed)
+    }
+
+    async fn purge_deaths(&self, deaths: Vec<Death<i64>>) -> Result<u64> {
+        if deaths.is_empty() {
+            return Ok(0);
+        }
+        let db = self.clone();
+        let purged = self.write(Class::Synced, move |tx| db.each_death(tx, &deaths, purge_one)).await?;
+        crash_point!("purge.before-wake");
+        self.state.wake();
+        Ok(purged)
     }
 
     async fn blocked_keys(&self, limit: usize) -> Result<Vec<BlockedKey<i64>>> {
@@ -118,7 +129,7 @@ impl DeadLetterStore for Sqlite {
         Ok(letters)
     }
 
-    async fn announced(&self, deaths: Vec<(i64, Timestamp)>) -> Result<()> {
+    async fn announced(&self, deaths: Vec<Death<i64>>) -> Result<()> {
         self.write(Class::Lazy, move |tx| {
             deaths.iter().try_for_each(|(position, died)| {
                 tx.execute(&tx.sql.announced, [*position, died.as_micros()]).map(drop)
@@ -128,35 +139,73 @@ impl DeadLetterStore for Sqlite {
     }
 }
 
+/// Lane and ordering key of a dead letter.
+type Place = (i64, Option<String>);
+
 impl Sqlite {
-    fn replay_one(&self, tx: &mut SqliteTx<'_>, seq: i64, replay: Replay, ttl: Duration) -> Result<()> {
-        let now = self.options.clock.now();
+    /// Does something to each of these deaths, and gives the keys it touches their heads. Returns how many there were.
+    fn each_death(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        deaths: &[Death<i64>],
+        mut act: impl FnMut(&mut SqliteTx<'_>, Death<i64>) -> Result<Option<Place>>,
+    ) -> Result<u64> {
+        let (mut found, mut keys) = (0, BTreeSet::new());
+        for death in deaths {
+            let Some((lane, key)) = act(tx, *death)? else { continue };
+            found += 1;
+            keys.extend(key.map(|key| (lane, key)));
+        }
+        let now = self.options.clock.now().as_micros();
+        keys.iter().try_for_each(|(lane, key)| refresh(tx, *lane, key, now))?;
+        Ok(found)
+    }
+
+    fn replay_one(
+        &self,
+        tx: &mut SqliteTx<'_>,
+        (seq, died): Death<i64>,
+        replay: Replay,
+        ttl: Duration,
+    ) -> Result<Option<Place>> {
+        let (now, died) = (self.options.clock.now(), died.as_micros());
         let expires = now.plus(ttl).as_micros();
         let now = now.as_micros();
-        let touched = match replay {
+        match replay {
             Replay::SameId => {
                 let joined = lane_of(tx, seq)?.map(|lane| next_joined(tx, lane)).transpose()?;
-                let values = params![seq, expires, joined, now];
+                let values = params![seq, expires, joined, now, died];
                 let reopened = tx.query_optional(&tx.sql.replay_same_id, values, place)?;
                 crash_point!("replay.reopened");
-                reopened
+                Ok(reopened)
             }
             Replay::NewId => {
                 let id = IdMint::new(self.clock(), self.random()).mint();
-                tx.execute(&tx.sql.replay_new_id, params![seq, id.as_str(), now, expires])?;
+                let values = params![seq, id.as_str(), now, expires, died];
+                if tx.execute(&tx.sql.replay_new_id, values)? == 0 {
+                    return Ok(None);
+                }
                 crash_point!("replay.copied");
-                tx.query_optional(&tx.sql.mark_replayed, params![seq, id.as_str()], place)?
+                tx.query_optional(&tx.sql.mark_replayed, params![seq, id.as_str()], place)
             }
-        };
-        match touched {
-            Some((lane, Some(key))) => refresh(tx, lane, &key, now),
-            _ => Ok(()),
         }
     }
 }
 
-/// Lane and ordering key of a dead letter. A key that is not text orders nothing.
-fn place(row: &crate::Row<'_>) -> Result<(i64, Option<String>)> {
+/// Removes every trace of a dead letter: a row of the log that is left alone behind the cursor would be shown as sent.
+fn purge_one(tx: &mut SqliteTx<'_>, (seq, died): Death<i64>) -> Result<Option<Place>> {
+    let purged = tx.query_optional(&tx.sql.purge_dead, params![seq, died.as_micros()], place)?;
+    if purged.is_some() {
+        crash_point!("purge.waiting-removed");
+        tx.execute(&tx.sql.purge_log, [seq])?;
+        tx.execute(&tx.sql.drop_attempts, [seq])?;
+        crash_point!("purge.removed");
+    }
+    Ok(purged)
+}
+
+/// A key that is not text orders nothing.
+fn place(row: &crate::Row<'_>) -> Result<Place> {
     Ok((row.get(0)?, row.get(1).unwrap_or(None)))
 }
 
@@ -164,26 +213,65 @@ fn lane_of(tx: &mut SqliteTx<'_>, seq: i64) -> Result<Option<i64>> {
     tx.query_optional(&tx.sql.waiting_lane, [seq], |row| row.get(0))
 }
 
+/// The columns a filter asks for, apart from the message id.
+struct Wanted<'a> {
+    /// The last death that is meant.
+    until: i64,
+    source: Option<&'a str>,
+    destination: Option<&'a str>,
+    endpoint: Option<&'a str>,
+    reason: Option<&'static str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(filter: &'a DeadLetterFilter) -> Self {
+        Self {
+            until: filter.died_before.map_or(i64::MAX, |before| before.as_micros().saturating_sub(1)),
+            source: filter.source.as_ref().map(Source::as_str),
+            destination: filter.destination.as_ref().map(Destination::as_str),
+            endpoint: filter.endpoint.as_ref().map(Endpoint::as_str),
+            reason: filter.reason.map(Reason::as_str),
+        }
+    }
+}
+
 fn find(
     connection: &Connection,
     sql: &Sql,
     filter: &DeadLetterFilter,
-    after: (i64, i64),
+    (died, seq): (i64, i64),
     limit: usize,
 ) -> rusqlite::Result<Vec<DeadLetter<i64>>> {
-    let source = filter.source.as_ref().map(Source::as_str);
-    let destination = filter.destination.as_ref().map(Destination::as_str);
-    let endpoint = filter.endpoint.as_ref().map(twobox_core::Endpoint::as_str);
-    let reason = filter.reason.map(Reason::as_str);
-    if let Some(id) = &filter.message_id {
-        let mut statement = connection.prepare_cached(&sql.dead_by_id)?;
-        let values = params![id.as_str(), source, destination, endpoint, reason];
-        return statement.query_map(values, letter)?.take(limit).collect();
-    }
+    let Wanted { until, source, destination, endpoint, reason } = Wanted::new(filter);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(&sql.dead_letters)?;
-    let values = params![after.0, after.1, source, destination, endpoint, reason, limit];
-    statement.query_map(values, letter)?.collect()
+    let mut statement;
+    let letters = if let Some(id) = &filter.message_id {
+        statement = connection.prepare_cached(&sql.dead_by_id)?;
+        let values = params![id.as_str(), seq, until, source, destination, endpoint, reason, limit];
+        statement.query_map(values, letter)?
+    } else {
+        statement = connection.prepare_cached(&sql.dead_letters)?;
+        let values = params![died, seq, until, source, destination, endpoint, reason, limit];
+        statement.query_map(values, letter)?
+    };
+    letters.collect()
+}
+
+fn count(
+    connection: &Connection,
+    sql: &Sql,
+    filter: &DeadLetterFilter,
+    limit: usize,
+) -> rusqlite::Result<u64> {
+    if filter.message_id.is_some() {
+        let letters = find(connection, sql, filter, FROM_THE_START, limit)?;
+        return Ok(u64::try_from(letters.len()).unwrap_or(u64::MAX));
+    }
+    let Wanted { until, source, destination, endpoint, reason } = Wanted::new(filter);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values = params![until, source, destination, endpoint, reason, limit];
+    let count: i64 = connection.prepare_cached(&sql.count_dead)?.query_row(values, |row| row.get(0))?;
+    Ok(count.unsigned_abs())
 }
 
 fn letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter<i64>> {

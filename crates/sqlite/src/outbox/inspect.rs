@@ -38,7 +38,8 @@ pub struct AttemptRecord {
 }
 
 impl Sqlite {
-    /// Where the message with this id stands, found by index. `None` if it was never enqueued or is trimmed.
+    /// Where the message with this id stands, found by index. `None` if it was never enqueued, is trimmed or
+    /// was purged.
     ///
     /// # Errors
     /// The database's.

@@ -144,6 +144,25 @@ async fn s12_block_a_dead_head_blocks_its_key_until_it_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn adr_07_s12_a_key_goes_on_once_its_poison_message_is_purged() {
+    let world = World::new().await;
+    enqueue(&world, &["a1", "a2", "b1", "a3"]).await;
+    let peer = Peer::new(|message, _| if message.id.as_str() == "a1" { rejected() } else { ok() });
+    let relay = peer.relay(&world, policy(HeadPolicy::Block));
+    world.until("a1", "Failed").await;
+    world.pass(HOUR).await;
+    assert_eq!(peer.accepted(), ["b1"]);
+    let poison = DeadLetterFilter { message_id: Some("a1".parse().unwrap()), ..DeadLetterFilter::default() };
+    assert_eq!(world.db.purge(&poison, 10).await.unwrap().purged, 1);
+    let start = world.clock.monotonic();
+    world.until("a3", "Sent").await;
+    assert!(world.clock.monotonic() - start < Duration::from_secs(3), "it is told at once");
+    assert_eq!(peer.accepted_of("a"), ["a2", "a3"]);
+    assert_eq!((world.status("a1").await, blocked(&world).await), (None, Vec::new()));
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn s12_step_over_the_next_message_takes_its_turn() {
     let world = World::new().await;
     enqueue(&world, &["a1", "a2", "b1", "a3"]).await;

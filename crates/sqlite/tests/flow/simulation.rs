@@ -118,7 +118,9 @@ impl WaitingStore for Stumbling {
 impl DeadLetterStore for Stumbling {
     pass_on! {
         dead_letters(filter: &DeadLetterFilter, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>>;
-        replay(filter: &DeadLetterFilter, how: Replay, ttl: Duration, limit: usize) -> Result<Replayed>;
+        dead_letter_count(filter: &DeadLetterFilter, limit: usize) -> Result<u64>;
+        replay_deaths(deaths: Vec<(i64, Timestamp)>, how: Replay, ttl: Duration) -> Result<u64>;
+        purge_deaths(deaths: Vec<(i64, Timestamp)>) -> Result<u64>;
         blocked_keys(limit: usize) -> Result<Vec<BlockedKey<i64>>>;
         release_key(source: &Source, destination: &Destination, key: &OrderingKey) -> Result<bool>;
         unannounced(source: &Source, after: Option<&i64>, limit: usize) -> Result<Vec<Letter>>;

@@ -36,7 +36,11 @@ macro_rules! store_conformance {
             replay: rf_05_dead_letters_are_listed_with_their_reason, l10_replay_keeps_id_and_place,
                 l10_replay_under_a_new_id_goes_to_the_end, l10_callbacks_are_due_until_confirmed,
                 s12_blocked_keys_are_listed_and_released, replay_is_bounded_and_filtered,
-                dead_letters_are_paged;
+                dead_letters_are_paged,
+                rf_05_dead_letters_are_counted_up_to_a_bound, rf_05_dead_letters_of_a_time_are_chosen,
+                rf_05_l2_a_purged_message_is_gone, adr_07_s12_a_purged_head_lets_its_key_go_on,
+                s18_purge_is_bounded_and_filtered, l10_another_death_is_not_the_one_that_was_meant,
+                dead_letters_of_one_id_are_paged;
             inbox: rf_08_effect_once_and_the_stored_response_after, s3_the_key_is_consumer_source_and_id,
                 s4_a_swallowed_sql_error_commits_nothing, s6_a_panic_is_a_failure,
                 rf_08_a_failure_leaves_nothing_and_runs_again, a_rejection_is_stored_and_its_effects_are_not,

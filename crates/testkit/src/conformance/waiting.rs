@@ -38,7 +38,8 @@ fn sent() -> WaitingOutcome {
     outcome(State::Succeeded, 1, Next::Never(None), None)
 }
 
-fn expired() -> WaitingOutcome {
+/// The end of a time to live.
+pub(super) fn expired() -> WaitingOutcome {
     outcome(State::Expired, 0, Next::Never(Some(Reason::Expired)), None)
 }
 
@@ -60,7 +61,8 @@ pub(super) async fn wait_with<F: StoreFixture>(
     (lease, positions)
 }
 
-async fn due<F: StoreFixture>(fixture: &F, lease: &LaneLease<Position<F>>) -> Vec<String> {
+/// Ids of what is due.
+pub(super) async fn due<F: StoreFixture>(fixture: &F, lease: &LaneLease<Position<F>>) -> Vec<String> {
     ids(&look(fixture, lease).await)
 }
 
