@@ -1,4 +1,4 @@
-//! The moving parts of Twobox: relay, receiver, sweeper and the in-process transport.
+//! The moving parts of Twobox: relay, receiver, sweeper, the in-process transport, and what replays dead letters.
 //!
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
@@ -6,6 +6,7 @@
 mod in_process;
 pub mod receiver;
 pub mod relay;
+pub mod replay;
 mod shutdown;
 mod sweeper;
 mod sync;
@@ -14,6 +15,7 @@ mod timer;
 pub use crate::in_process::InProcess;
 pub use crate::receiver::Receiver;
 pub use crate::relay::Relay;
+pub use crate::replay::{Bulk, OutboxLetters};
 pub use crate::shutdown::{Shutdown, ShutdownHandle};
 pub use crate::sweeper::Sweeper;
 pub use crate::timer::{SystemTimer, Timer};

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bulk;
 mod dead_letters;
 mod failures;
 mod keys;
