@@ -67,6 +67,33 @@
 //! leave the database, or durability is lowered by configuration. A handler may run more than once; its effects
 //! in the database count once. Messages without an ordering key may arrive in any order.
 //!
+//! # Dead letters
+//!
+//! What died stays until somebody decides: [`DeadLetterStore`](ports::DeadLetterStore) lists, counts, replays and
+//! purges it, [`Sqlite::message_status`] shows one message's life attempt by attempt, and [`replay::Bulk`] goes
+//! through any number of them at a pace.
+//!
+//! ```
+//! # use std::{sync::Arc, time::Duration};
+//! use twobox::ports::DeadLetterStore;
+//! use twobox::replay::{Bulk, OutboxLetters};
+//! use twobox::{DeadLetterFilter, Endpoint, Replay, Shutdown, SystemTimer};
+//!
+//! # #[tokio::main] async fn main() -> anyhow::Result<()> {
+//! # let directory = tempfile::tempdir()?;
+//! # let db = twobox::Sqlite::open(directory.path().join("shop.db")).await?;
+//! # db.migrate().await?;
+//! let filter = DeadLetterFilter { endpoint: Some(Endpoint::new("OrderApproved")?), ..Default::default() };
+//! println!("{} would be sent again", db.dead_letter_count(&filter, 10_000).await?);
+//!
+//! let letters = OutboxLetters::replay(db, filter, Replay::SameId, Duration::from_secs(24 * 3600));
+//! let (_stop, shutdown) = Shutdown::new();
+//! let bulk = Bulk::new(Arc::new(SystemTimer::default()));
+//! let progress = bulk.run(letters, shutdown, |progress| println!("{} so far", progress.done)).await?;
+//! assert!(progress.finished);
+//! # Ok(()) }
+//! ```
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
@@ -83,8 +110,8 @@ pub use twobox_core::handler::{HandlerResult, OrRefuse, Refusal};
 pub use twobox_core::lifecycle::Reason;
 pub use twobox_core::name::OnceKey;
 pub use twobox_core::ports::{
-    Answer, BlockedKey, DeadLetter, DeadLetterFilter, DeliveryError, HeadPolicy, LaneStatus, Link, Listen,
-    Replay, Replayed, SweepPlan, Swept, Transport,
+    Answer, BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterPage, DeliveryError, HeadPolicy, LaneStatus,
+    Link, Listen, Purged, Replay, Replayed, SweepPlan, Swept, Transport,
 };
 pub use twobox_core::retry::Policy;
 pub use twobox_core::{
@@ -92,6 +119,7 @@ pub use twobox_core::{
     MessageType, NewMessage, OrderingKey, Payload, Response, Result, Source, Timestamp, signing, wire,
 };
 pub use twobox_engine::relay::RelayOptions;
+pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, replay};
 #[cfg(feature = "http")]
 pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
 #[cfg(feature = "tls")]

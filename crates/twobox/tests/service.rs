@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use twobox::ports::{DeadLetterStore, InboxStore};
+use twobox::replay::{Bulk, OutboxLetters, Progress};
 use twobox::{
-    Answer, DeadLetterFilter, ErrorKind, NewMessage, OnceKey, OrRefuse, Reason, Refusal, RelayOptions,
-    Response, Signal, Sqlite, SweepPlan, Twobox,
+    Answer, DeadLetterFilter, ErrorKind, HandlerResult, NewMessage, OnceKey, OrRefuse, Reason, Refusal,
+    RelayOptions, Replay, Response, Shutdown, Signal, Sqlite, SweepPlan, SystemTimer, Twobox,
 };
 use twobox_testkit::eventually;
 
@@ -130,6 +132,33 @@ async fn s17_a_payload_that_does_not_fit_is_rejected_without_being_quoted() {
     let letter = db.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().remove(0);
     assert_eq!(letter.reason, Reason::Rejected);
     assert!(!letter.error.as_ref().unwrap().contains("canary"), "{letter:?}");
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_05_l9_the_dead_are_looked_at_replayed_and_purged() {
+    let (_directory, db) = database().await;
+    let reject = |_: &mut twobox::SqliteTx<'_>, _: Order, _: &twobox::Context<'_>| -> HandlerResult<()> {
+        Err(Refusal::reject("no such account"))
+    };
+    let billing = Twobox::builder("billing", &db).handle(reject).build().unwrap();
+    let shop = Twobox::builder("shop", &db).destination("billing", billing.in_process()).build().unwrap();
+    let running = shop.start();
+    let id = send(&shop, &db, Order { id: 1 }.to("billing").unwrap()).await;
+    until(&db, &id, "Failed").await;
+    let one = DeadLetterFilter { message_id: Some(id.clone()), ..DeadLetterFilter::default() };
+    let (_stop, shutdown) = Shutdown::new();
+    let bulk = Bulk::new(Arc::new(SystemTimer::default()));
+    let again = OutboxLetters::replay(db.clone(), one.clone(), Replay::SameId, LIMIT);
+    assert_eq!(bulk.run(again, shutdown.clone(), |_| {}).await.unwrap().done, 1);
+    until(&db, &id, "Failed").await;
+    let life = db.message_status(&id).await.unwrap().unwrap().history;
+    let life: Vec<_> = life.iter().map(|attempt| (attempt.replay, attempt.error.as_str())).collect();
+    assert_eq!(life, [(0, "no such account"), (1, "no such account")]);
+    assert_eq!(db.dead_letter_count(&one, 10).await.unwrap(), 1);
+    let progress = bulk.run(OutboxLetters::purge(db.clone(), one), shutdown, |_| {}).await.unwrap();
+    assert_eq!(progress, Progress { done: 1, finished: true });
+    assert_eq!(db.message_status(&id).await.unwrap(), None);
     running.shutdown().await;
 }
 
