@@ -273,7 +273,7 @@ impl Sqlite {
     pub(crate) async fn submit(&self, job: Box<dyn Job>) -> Result<()> {
         Inside::refuse()?;
         let permit = self.database.queue.place().await?;
-        self.database.queue.push(Queued { job, sql: Arc::clone(&self.state.sql), _permit: permit })
+        self.database.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })
     }
 
     /// Runs a short read.

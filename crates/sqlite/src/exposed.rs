@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use twobox_core::{Error, ErrorKind, Result};
 
-use crate::sql::Sql;
+use crate::shared::BoxState;
 use crate::writer::{Budget, Class, Job, Progress, Queue, Queued};
 use crate::{Prefix, Sqlite, SqliteTx};
 
@@ -23,14 +23,14 @@ impl Sqlite {
 #[derive(Clone)]
 pub struct BareQueue {
     queue: Arc<Queue>,
-    sql: Arc<Sql>,
+    state: Arc<BoxState>,
 }
 
 impl BareQueue {
     /// A queue with so many places.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { queue: Arc::new(Queue::new(max)), sql: Arc::new(Sql::new(&Prefix::default())) }
+        Self { queue: Arc::new(Queue::new(max)), state: Arc::new(BoxState::new(Prefix::default())) }
     }
 
     /// The caller's side: waits for a place, queues a job, waits for the answer.
@@ -41,7 +41,7 @@ impl BareQueue {
         let (reply, answer) = oneshot::channel();
         let permit = self.queue.place().await?;
         let job = Box::new(BareJob { committed, reply });
-        self.queue.push(Queued { job, sql: Arc::clone(&self.sql), _permit: permit })?;
+        self.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })?;
         answer.await.map_err(|_| Error::new(ErrorKind::Stopped, "the job was dropped"))?
     }
 

@@ -18,6 +18,7 @@ mod inbox;
 mod options;
 mod outbox;
 mod presence;
+mod queue;
 mod reader;
 mod recent;
 mod row;

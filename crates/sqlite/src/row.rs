@@ -129,3 +129,11 @@ pub(crate) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Str
         ValueRef::Real(value) => Some(value.to_string()),
     })
 }
+
+/// The bytes of a column, whatever it is declared as.
+pub(crate) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Vec<u8>>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes.to_vec()),
+        _ => None,
+    })
+}

@@ -48,10 +48,12 @@ pub(crate) struct BoxState {
     /// What our own writer has appended lately.
     pub(crate) recent: Recent,
     pub(crate) version: watch::Sender<u64>,
+    /// Grows when something may have been queued.
+    pub(crate) work: watch::Sender<u64>,
 }
 
 impl BoxState {
-    fn new(prefix: Prefix) -> Self {
+    pub(crate) fn new(prefix: Prefix) -> Self {
         Self {
             sql: Arc::new(Sql::new(&prefix)),
             log_table: format!("{}outbox_log", prefix.as_str()),
@@ -61,6 +63,7 @@ impl BoxState {
             end: AtomicI64::new(0),
             recent: Recent::default(),
             version: watch::Sender::new(0),
+            work: watch::Sender::new(0),
         }
     }
 
@@ -82,6 +85,12 @@ impl BoxState {
         // Before they are told: whoever reads because of it must not be given what is here instead of what is there.
         self.recent.clear();
         self.tell();
+        self.tell_work();
+    }
+
+    /// Tells workers that something may have been queued.
+    pub(crate) fn tell_work(&self) {
+        self.work.send_modify(|version| *version += 1);
     }
 
     fn tell(&self) {
@@ -185,9 +194,9 @@ impl Shared {
     }
 
     /// Publishes a commit: what is durable now, and to whom there is something to tell.
-    pub(crate) fn publish(&self, ends: &[i64], synced: bool) {
+    pub(crate) fn publish(&self, ends: &[i64], synced: bool, rings: bool) {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        let mut grown = false;
+        let mut grown = rings;
         for (state, &end) in self.boxes().iter().zip(ends) {
             if synced {
                 state.synced.fetch_max(end, Ordering::AcqRel);

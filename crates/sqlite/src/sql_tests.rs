@@ -34,7 +34,7 @@ fn every_statement_file_is_used() {
     let used: BTreeSet<String> = sql.all().iter().map(|(path, _)| (*path).to_owned()).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
     let mut files = BTreeSet::new();
-    for folder in ["outbox", "inbox", "sweep", "meta"] {
+    for folder in ["outbox", "inbox", "queue", "sweep", "meta"] {
         for file in std::fs::read_dir(root.join(folder)).unwrap() {
             files.insert(format!("{folder}/{}", file.unwrap().file_name().to_str().unwrap()));
         }

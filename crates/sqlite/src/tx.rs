@@ -14,17 +14,27 @@ use crate::recent::{Appended, Generation};
 use crate::shared::{BoxState, FileId};
 use crate::sql::Sql;
 
-/// A message that was appended to a log of this file.
-pub(crate) struct InLog {
-    log: Arc<BoxState>,
-    generation: Generation,
-    appended: Appended,
+/// What others want to hear of once it is committed.
+pub(crate) enum News {
+    /// A message was appended to a log of this file: relays may have it.
+    InLog { log: Arc<BoxState>, generation: Generation, appended: Appended },
+    /// There is something to do in a queue of this file.
+    Work(Arc<BoxState>),
 }
 
-impl InLog {
-    /// It is committed: relays may have it.
-    pub(crate) fn publish(self) {
-        self.log.recent.push(self.generation, self.appended);
+impl News {
+    /// Tells. Returns whether other processes have to hear of it as well.
+    pub(crate) fn publish(self) -> bool {
+        match self {
+            Self::InLog { log, generation, appended } => {
+                log.recent.push(generation, appended);
+                false // the log's own end says so
+            }
+            Self::Work(queue) => {
+                queue.tell_work();
+                true
+            }
+        }
     }
 }
 
@@ -36,14 +46,15 @@ impl InLog {
 pub struct SqliteTx<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) sql: &'c Sql,
+    boxes: &'c Arc<BoxState>,
     guard: &'c Guard,
     /// Which open file this is a transaction on.
     pub(crate) file: FileId,
     failed: Cell<bool>,
     /// What a statement has found if the database itself is in trouble, whoever ran the statement.
     trouble: RefCell<Option<Error>>,
-    /// What was appended to logs and has not been undone.
-    appended: RefCell<Vec<InLog>>,
+    /// What others want to hear of, as far as it has not been undone.
+    news: RefCell<Vec<News>>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
@@ -81,19 +92,20 @@ impl<'r> Row<'r> {
 impl<'c> SqliteTx<'c> {
     pub(crate) fn new(
         connection: &'c Connection,
-        sql: &'c Sql,
+        boxes: &'c Arc<BoxState>,
         guard: &'c Guard,
         file: FileId,
         lean: bool,
     ) -> Self {
         Self {
             connection,
-            sql,
+            sql: &boxes.sql,
+            boxes,
             guard,
             file,
             failed: Cell::new(false),
             trouble: RefCell::new(None),
-            appended: RefCell::default(),
+            news: RefCell::default(),
             wrote: Cell::new(false),
             lean,
             kept: Vec::new(),
@@ -182,6 +194,19 @@ impl<'c> SqliteTx<'c> {
         Ok(values)
     }
 
+    /// All rows of a query of ours, as the driver has them.
+    pub(crate) fn query_raw<T>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        self.check()?;
+        let mut statement = self.note(self.connection.prepare_cached(sql), "prepare a query")?;
+        let rows = statement.query_map(params, read).and_then(Iterator::collect);
+        self.note(rows, "run a query")
+    }
+
     /// Runs `work` in a savepoint: if it fails, what it did is undone and the transaction goes on.
     ///
     /// # Errors
@@ -192,7 +217,7 @@ impl<'c> SqliteTx<'c> {
     ) -> std::result::Result<T, E> {
         self.check()?;
         self.guard.savepoint(self.connection)?;
-        let before = (self.wrote.get(), self.appended.borrow().len());
+        let before = (self.wrote.get(), self.news.borrow().len());
         // A panic must not leave the savepoint open: the next one to be undone would then be the wrong one.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         match outcome.map(|outcome| outcome.and_then(|value| self.check().map(|()| value).map_err(E::from))) {
@@ -234,7 +259,7 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
-    fn undo(&self, (wrote, appended): (bool, usize)) -> Result<()> {
+    fn undo(&self, (wrote, news): (bool, usize)) -> Result<()> {
         if self.connection.is_autocommit() {
             self.failed.set(true);
             return Ok(());
@@ -242,7 +267,7 @@ impl<'c> SqliteTx<'c> {
         self.note(self.guard.undo(self.connection), "undo a savepoint")?;
         self.failed.set(false);
         self.wrote.set(wrote);
-        self.appended.borrow_mut().truncate(appended);
+        self.news.borrow_mut().truncate(news);
         Ok(())
     }
 
@@ -250,12 +275,21 @@ impl<'c> SqliteTx<'c> {
     pub(crate) fn note_appended(&self, log: &Arc<BoxState>, message: &Message) {
         let appended = (self.connection.last_insert_rowid(), Arc::new(message.clone()));
         let generation = log.recent.generation();
-        self.appended.borrow_mut().push(InLog { log: Arc::clone(log), generation, appended });
+        self.news.borrow_mut().push(News::InLog { log: Arc::clone(log), generation, appended });
     }
 
-    /// What was appended to logs and has not been undone.
-    pub(crate) fn take_appended(&self) -> Vec<InLog> {
-        self.appended.take()
+    /// Notes that something was queued, or can be claimed.
+    pub(crate) fn note_work(&self) {
+        let mut news = self.news.borrow_mut();
+        // One word is enough, and jobs have hundreds of messages.
+        if !matches!(news.last(), Some(News::Work(_))) {
+            news.push(News::Work(Arc::clone(self.boxes)));
+        }
+    }
+
+    /// What others want to hear of once it is committed.
+    pub(crate) fn take_news(&self) -> Vec<News> {
+        self.news.take()
     }
 
     /// Whether a commit would have something to sync.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Answer;
+use super::{Answer, ContentHash};
 use crate::{Consumer, Error, Message, MessageId, OrderingKey, Refusal, Response, Result, Source, Timestamp};
 
 /// A message to be handled, with what handles it.
@@ -18,8 +18,19 @@ pub struct Delivery<H> {
     pub consumer: Consumer,
     /// SHA-256 of the body (S8).
     pub body_hash: [u8; 32],
-    /// What handles it; `None` when the endpoint is unknown, which a duplicate does not mind.
-    pub handler: Option<H>,
+    /// What is done with it.
+    pub treatment: Treatment<H>,
+}
+
+/// What is done with a message that is new.
+#[derive(Clone, Debug)]
+pub enum Treatment<H> {
+    /// It is handled in the transaction that writes its row.
+    Handle(H),
+    /// It is stored and acknowledged; a worker handles it later.
+    Queue,
+    /// Its endpoint is unknown, which a duplicate does not mind.
+    Unknown,
 }
 
 /// Status of an inbox row.
@@ -67,8 +78,10 @@ impl FromStr for InboxStatus {
 pub struct InboxRecord {
     /// Where it stands.
     pub status: InboxStatus,
-    /// SHA-256 of the body.
-    pub body_hash: [u8; 32],
+    /// Hash of the body, if one is known.
+    pub hash: Option<ContentHash>,
+    /// Whether it is in the queue: stored, to be handled later, or dead there.
+    pub is_queued: bool,
     /// Replay number it was last handled under.
     pub replay: u32,
     /// When it was handled.

@@ -1,15 +1,18 @@
 //! What the engines need from the outside world, as small traits.
 //!
 //! An outbox store implements [`LaneStore`], [`LogStore`], [`WaitingStore`] and [`DeadLetterStore`]
-//! (together: [`OutboxStore`]); an inbox store implements [`InboxStore`]; both are cleaned through
+//! (together: [`OutboxStore`]); an inbox store implements [`InboxStore`], [`QueueStore`] and
+//! [`DedupStore`]; both are cleaned through
 //! [`SweepStore`]. A transport implements [`Transport`] and its far end, which may [`Listen`], gives what arrives to [`Receive`].
 //!
 //! Stores date everything with their own clock and are given durations, never instants (S13).
 
 mod dead_letters;
+mod dedup;
 mod inbox;
 mod lanes;
 mod log;
+mod queue;
 mod sweep;
 mod transport;
 mod waiting;
@@ -18,9 +21,17 @@ pub use self::dead_letters::{
     BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterStore, Death, Purged, Replay,
     Replayed,
 };
-pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate};
+pub use self::dedup::{
+    ClaimFirst, ContentHash, DedupStore, HASH_ALGORITHM_CHARS_MAX, HASH_BYTES_MAX, MessageKey, Noticed,
+    Unfinished,
+};
+pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate, Treatment};
 pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
 pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};
+pub use self::queue::{
+    CLAIM_MAX, Claim, Claimed, DeadWork, Enqueued, Handled, Job, LEASE_MAX, OwnerToken, Queue, QueueStore,
+    Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
+};
 pub use self::sweep::{SweepPlan, SweepStore, Swept};
 pub use self::transport::{Answer, DeliveryError, Link, Listen, Receive, Transport};
 pub use self::waiting::{Due, HeadPolicy, NewWaiting, Settled, WaitingMessage, WaitingOutcome, WaitingStore};

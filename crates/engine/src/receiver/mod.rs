@@ -32,6 +32,8 @@ pub enum Route<H> {
     Handler(H),
     /// First without, then in the transaction.
     Prepared(Prepare<H>),
+    /// Stored and acknowledged; a [`Worker`](crate::Worker) handles it later.
+    Queued,
 }
 
 impl<H> fmt::Debug for Route<H> {
@@ -39,6 +41,7 @@ impl<H> fmt::Debug for Route<H> {
         f.write_str(match self {
             Self::Handler(_) => "Handler",
             Self::Prepared(_) => "Prepared",
+            Self::Queued => "Queued",
         })
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate};
+use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate, Treatment};
 use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant};
 
 use super::in_flight::Handling;
@@ -85,13 +85,16 @@ impl Wave {
                 unreached.note(&message, &Answer::NotReached);
                 return None;
             }
-            let handler = match inner.routes.get(&message.endpoint) {
-                None => None,
-                Some(Route::Handler(handler)) => Some(handler.clone()),
-                Some(Route::Prepared(_)) => Some(prepared.remove(&at)?.unwrap_or_else(S::refusing)),
+            let treatment = match inner.routes.get(&message.endpoint) {
+                None => Treatment::Unknown,
+                Some(Route::Handler(handler)) => Treatment::Handle(handler.clone()),
+                Some(Route::Prepared(_)) => {
+                    Treatment::Handle(prepared.remove(&at)?.unwrap_or_else(S::refusing))
+                }
+                Some(Route::Queued) => Treatment::Queue,
             };
             let body_hash = message.payload.sha256();
-            Some((at, Delivery { message, consumer: inner.consumer.clone(), body_hash, handler }))
+            Some((at, Delivery { message, consumer: inner.consumer.clone(), body_hash, treatment }))
         };
         self.now.iter().filter_map(delivery).unzip()
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use shuttle::future::{block_on, yield_now};
 use shuttle::thread;
-use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStore, KeyGate, Link, Transport as _};
+use twobox_core::ports::{
+    Answer, Delivery, InboxRecord, InboxStore, KeyGate, Link, Transport as _, Treatment,
+};
 use twobox_core::{
     Consumer, Destination, Endpoint, Error, HandlerResult, Message, MessageId, Refusal, Response, Result,
     Source,
@@ -121,7 +123,7 @@ impl Inbox {
         if self.lock().effects.contains_key(id) {
             return Answer::Duplicate(Some(Response::empty()));
         }
-        if let Some(Handler::Refuse(refusal)) = &delivery.handler {
+        if let Treatment::Handle(Handler::Refuse(refusal)) = &delivery.treatment {
             return Answer::Retry { after: None, error: refusal.error().into() };
         }
         let attempt = {

@@ -160,31 +160,86 @@ CREATE TABLE /*p*/inbox_peers (
     dead             INTEGER NOT NULL DEFAULT 0,
     conflicts        INTEGER NOT NULL DEFAULT 0,
     too_old          INTEGER NOT NULL DEFAULT 0,
+    mismatches       INTEGER NOT NULL DEFAULT 0,
     UNIQUE (consumer, source)
 ) STRICT;
 
 -- Dedup record and stored response.
 CREATE TABLE /*p*/inbox (
-    peer_id       INTEGER NOT NULL,
-    message_id    TEXT NOT NULL CHECK (length(message_id) BETWEEN 1 AND 255),
-    status        TEXT NOT NULL CHECK (status = 'Processing' OR status = 'Done' OR status = 'Dead'
+    row_id         INTEGER PRIMARY KEY,
+    peer_id        INTEGER NOT NULL,
+    message_id     TEXT NOT NULL CHECK (length(message_id) BETWEEN 1 AND 255),
+    status         TEXT NOT NULL CHECK (status = 'Processing' OR status = 'Done' OR status = 'Dead'
         OR status = 'Seen' OR status = 'Expired'),
-    endpoint      TEXT NOT NULL,
-    message_type  TEXT NOT NULL,
-    body_hash     BLOB NOT NULL CHECK (length(body_hash) = 32),
-    available_at  INTEGER NOT NULL,
-    received_at   INTEGER NOT NULL,
-    processed_at  INTEGER,
-    replay        INTEGER NOT NULL DEFAULT 0,
-    response_type TEXT,
-    response      BLOB,
-    error         TEXT,
-    PRIMARY KEY (peer_id, message_id),
+    endpoint       TEXT NOT NULL,
+    message_type   TEXT NOT NULL,
+    -- NULL: SHA-256, if there is a hash.
+    hash_algorithm TEXT,
+    body_hash      BLOB CHECK (hash_algorithm IS NOT NULL OR body_hash IS NULL OR length(body_hash) = 32),
+    available_at   INTEGER NOT NULL,
+    received_at    INTEGER NOT NULL,
+    -- NULL: not since it was received.
+    last_seen_at   INTEGER,
+    -- Since when somebody has noticed or claimed it without finishing it. NULL while it is queued or final.
+    claimed_at     INTEGER,
+    -- Who has claimed it before handling it.
+    handler        TEXT,
+    processed_at   INTEGER,
+    replay         INTEGER NOT NULL DEFAULT 0,
+    response_type  TEXT,
+    response       BLOB,
+    error          TEXT,
+    UNIQUE (peer_id, message_id),
     CHECK (status <> 'Done' OR (processed_at IS NOT NULL AND response IS NOT NULL)),
-    CHECK (status <> 'Dead' OR error IS NOT NULL)
+    CHECK (status <> 'Dead' OR (processed_at IS NOT NULL AND error IS NOT NULL))
 ) STRICT;
 -- The sweeper purges final rows by the senders' time; dead letters stay and must not be in its way.
-CREATE INDEX /*p*/inbox_purgeable ON /*p*/inbox (peer_id, available_at) WHERE status IN ('Done', 'Expired');
+CREATE INDEX /*p*/inbox_purgeable ON /*p*/inbox (peer_id, available_at) WHERE status = 'Done';
+CREATE INDEX /*p*/inbox_dead ON /*p*/inbox (processed_at) WHERE status IN ('Dead', 'Expired');
+CREATE INDEX /*p*/inbox_unfinished ON /*p*/inbox (peer_id, claimed_at) WHERE claimed_at IS NOT NULL;
+
+-- Messages that are stored and handled later. The row goes when the message is done: what is left is its row in the
+-- inbox, so claims cost the same however much was done before. Dead letters stay, with their payload.
+CREATE TABLE /*p*/inbox_queue (
+    -- The message's row in the inbox.
+    item_id         INTEGER PRIMARY KEY,
+    consumer        TEXT NOT NULL,
+    peer_id         INTEGER NOT NULL,
+    message_id      TEXT NOT NULL,
+    destination     TEXT NOT NULL,
+    endpoint        TEXT NOT NULL,
+    message_type    TEXT NOT NULL,
+    payload         ANY NOT NULL,
+    content_type    TEXT NOT NULL,
+    correlation_id  TEXT,
+    ordering_key    TEXT,
+    headers         TEXT,
+    created_at      INTEGER NOT NULL,
+    due_at          INTEGER,
+    expires_at      INTEGER NOT NULL,
+    state           TEXT NOT NULL DEFAULT 'Open' CHECK (state = 'Open' OR state = 'Dead' OR state = 'Expired'),
+    attempts        INTEGER NOT NULL DEFAULT 0,
+    -- When it can be claimed: due, after its back-off, or when its lease is over. NULL: behind another one of its
+    -- ordering key, or dead.
+    ready_at        INTEGER,
+    -- Whether ready_at was asked for, so that no clock can have made it too late.
+    scheduled       INTEGER NOT NULL DEFAULT 0 CHECK (scheduled IN (0, 1)),
+    -- Place in its ordering key. NULL: it has no key, is not due yet, or no longer holds its key.
+    joined          INTEGER,
+    lease_owner     BLOB,
+    lease_token     INTEGER NOT NULL DEFAULT 0,
+    lease_until     INTEGER,
+    last_attempt_at INTEGER,
+    last_error      TEXT,
+    reason          TEXT,
+    CHECK ((state = 'Open') = (reason IS NULL)),
+    CHECK ((lease_owner IS NULL) = (lease_until IS NULL)),
+    CHECK (ready_at IS NULL OR state = 'Open')
+) STRICT;
+CREATE INDEX /*p*/inbox_queue_ready ON /*p*/inbox_queue (consumer, scheduled, ready_at)
+    WHERE ready_at IS NOT NULL;
+CREATE INDEX /*p*/inbox_queue_leased ON /*p*/inbox_queue (consumer, lease_until) WHERE lease_until IS NOT NULL;
+CREATE INDEX /*p*/inbox_queue_key ON /*p*/inbox_queue (peer_id, ordering_key, joined) WHERE joined IS NOT NULL;
 
 -- Small facts: schema version, outbox instance, how far destinations were discovered, the sweeper's lease.
 CREATE TABLE /*p*/twobox_meta (
@@ -261,3 +316,27 @@ SELECT
         (SELECT value FROM /*p*/twobox_meta WHERE name = 'dedup_window')) / 1e6, 'unixepoch') AS expires_at
 FROM /*p*/inbox AS i
 JOIN /*p*/inbox_peers AS p ON p.peer_id = i.peer_id;
+
+-- The inbox as a work queue, as people expect it (IBX appendix A).
+CREATE VIEW /*p*/inbox_work AS
+SELECT
+    p.consumer,
+    p.source,
+    i.message_id,
+    i.endpoint AS topic,
+    q.payload,
+    i.body_hash AS hash,
+    i.status,
+    coalesce(q.attempts, 0) AS attempt,
+    strftime('%Y-%m-%dT%H:%M:%fZ', i.received_at / 1e6, 'unixepoch') AS first_seen,
+    strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(i.last_seen_at, i.received_at) / 1e6, 'unixepoch') AS last_seen,
+    strftime('%Y-%m-%dT%H:%M:%fZ', q.due_at / 1e6, 'unixepoch') AS due_time,
+    strftime('%Y-%m-%dT%H:%M:%fZ', q.ready_at / 1e6, 'unixepoch') AS next_attempt_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', q.lease_until / 1e6, 'unixepoch') AS locked_until,
+    lower(hex(q.lease_owner)) AS owner_token,
+    q.ordering_key,
+    coalesce(q.last_error, i.error) AS last_error,
+    q.reason
+FROM /*p*/inbox AS i
+JOIN /*p*/inbox_peers AS p ON p.peer_id = i.peer_id
+LEFT JOIN /*p*/inbox_queue AS q ON q.item_id = i.row_id;

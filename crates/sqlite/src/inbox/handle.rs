@@ -6,18 +6,19 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 use twobox_core::config::CLOCK_SKEW_MAX;
 use twobox_core::handler::shorten;
-use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStatus};
+use twobox_core::ports::{Answer, ContentHash, Delivery, InboxRecord, InboxStatus, Treatment};
 use twobox_core::wire::check_content_type;
 use twobox_core::{
-    Error, ErrorKind, HandlerResult, Payload, Refusal, Response, Result, Timestamp, crash_point, mutant,
+    Error, ErrorKind, HandlerResult, Message, Payload, Refusal, Response, Result, Timestamp, crash_point,
+    mutant,
 };
 
 use super::SqliteHandler;
-use super::job::Peer;
-use crate::SqliteTx;
+use super::job::{News, Peer};
 use crate::options::Options;
 use crate::sql::Sql;
 use crate::tx::as_user_code;
+use crate::{SqliteTx, queue};
 
 /// When to ask again about a message that somebody else is handling.
 const IN_PROGRESS_AFTER: Duration = Duration::from_secs(1);
@@ -46,28 +47,32 @@ enum Claim {
 }
 
 pub(super) trait Handle {
-    /// The answer, and whether the handler's verdict is behind it rather than a known row.
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, bool);
+    /// The answer, and what is new about it.
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, News);
 }
 
 impl Handle for Delivery<SqliteHandler> {
     /// Handles the delivery in a savepoint of its own.
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, bool) {
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, News) {
         let now = options.clock.now();
         let outcome = tx.isolate(|tx| attempt(self, tx, options, peer, now));
         match outcome {
             Ok(answer) => {
-                let fresh = matches!(answer, Answer::Done(_));
-                (answer, fresh)
+                let news = match (&answer, &self.treatment) {
+                    (Answer::Done(_), Treatment::Queue) => News::Stored,
+                    (Answer::Done(_), _) => News::Handled,
+                    _ => News::None,
+                };
+                (answer, news)
             }
-            Err(Undo::Answer(answer)) => (answer, false),
+            Err(Undo::Answer(answer)) => (answer, News::None),
             Err(Undo::Reject(error)) => match tx.savepoint(|tx| store_rejection(self, tx, peer, now, &error))
             {
                 Ok(()) => {
                     crash_point!("inbox.rejected");
-                    (Answer::Rejected { error }, true)
+                    (Answer::Rejected { error }, News::Handled)
                 }
-                Err(failed) => (Answer::Retry { after: None, error: shorten(&failed.chain()) }, false),
+                Err(failed) => (Answer::Retry { after: None, error: shorten(&failed.chain()) }, News::None),
             },
         }
     }
@@ -86,21 +91,20 @@ fn attempt(
         Claim::Run { row, says_done } => (row, says_done),
     };
     crash_point!("inbox.claimed");
-    let Some(handler) = &delivery.handler else { return Err(Undo::Answer(Answer::UnknownEndpoint)) };
+    let handler = match &delivery.treatment {
+        Treatment::Handle(handler) => handler,
+        Treatment::Queue => {
+            queue::store(tx, &delivery.consumer, (peer.id, row), &delivery.message, now)?;
+            return Ok(Answer::Done(Some(Response::empty())));
+        }
+        Treatment::Unknown => return Err(Undo::Answer(Answer::UnknownEndpoint)),
+    };
     let response = match early {
         Some(response) => response,
-        None => run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?,
+        None => run(handler, tx, &delivery.message).map_err(|refusal| refused(&refusal))?,
     };
     crash_point!("inbox.handled");
-    if response.body.len() > options.response_bytes_max {
-        return Err(Undo::Reject(format!(
-            "the handler's response of {} bytes exceeds response_bytes_max ({})",
-            response.body.len(),
-            options.response_bytes_max
-        )));
-    }
-    check_content_type(&response.content_type)
-        .map_err(|error| Undo::Reject(format!("the handler's response cannot be sent: {error}")))?;
+    check_response(&response, options).map_err(Undo::Reject)?;
     if says_done && response == Response::empty() {
         still_there(delivery, tx, (peer, row))?;
     } else {
@@ -108,6 +112,26 @@ fn attempt(
     }
     crash_point!("inbox.response-stored");
     Ok(Answer::Done(Some(response)))
+}
+
+/// Refuses a response that could not be stored or sent.
+pub(crate) fn check_response(response: &Response, options: &Options) -> std::result::Result<(), String> {
+    if response.body.len() > options.response_bytes_max {
+        return Err(format!(
+            "the handler's response of {} bytes exceeds response_bytes_max ({})",
+            response.body.len(),
+            options.response_bytes_max
+        ));
+    }
+    check_content_type(&response.content_type)
+        .map_err(|error| format!("the handler's response cannot be sent: {error}"))
+}
+
+/// A hash as it is stored: without the name of its algorithm if that is SHA-256.
+pub(crate) fn hash(algorithm: Option<String>, bytes: Option<Vec<u8>>) -> Option<ContentHash> {
+    let algorithm = algorithm.unwrap_or_else(|| ContentHash::SHA256.into());
+    // What is no hash cannot be compared with one.
+    bytes.and_then(|bytes| ContentHash::new(&algorithm, bytes).ok())
 }
 
 /// The bug of a dedup row that is written last: the handler has run, and its effect is committed, before there is one.
@@ -121,8 +145,8 @@ fn effect_first(
     }
     let known =
         tx.note(record(tx.connection, tx.sql, peer.id, delivery.message.id.as_str()), "read an inbox row")?;
-    let (None, Some(handler)) = (known, &delivery.handler) else { return Ok(None) };
-    let response = run(handler, tx, delivery).map_err(|refusal| refused(&refusal))?;
+    let (None, Treatment::Handle(handler)) = (known, &delivery.treatment) else { return Ok(None) };
+    let response = run(handler, tx, &delivery.message).map_err(|refusal| refused(&refusal))?;
     tx.commit_midway()?;
     Ok(Some(response))
 }
@@ -146,10 +170,18 @@ fn claim(
     let Some(known) = known else {
         return Err(Error::new(ErrorKind::Statement, "an inbox row vanished while it was read").into());
     };
-    if known.body_hash != delivery.body_hash && !mutant!(ConflictIsDuplicate) {
+    let known = known.record;
+    let hash = ContentHash::sha256(delivery.body_hash);
+    let differs = known.hash.as_ref().is_some_and(|known| known.differs_from(&hash));
+    if differs && !mutant!(ConflictIsDuplicate) {
         return Ok(Claim::Known(Answer::Conflict));
     }
-    let again = delivery.message.replay > known.replay && delivery.handler.is_some();
+    if known.is_queued {
+        // It is stored here and no longer the sender's concern, whatever becomes of it.
+        return Ok(Claim::Known(Answer::Duplicate(None)));
+    }
+    let knows = !matches!(delivery.treatment, Treatment::Unknown);
+    let again = delivery.message.replay > known.replay && knows;
     match known.status {
         InboxStatus::Done if again && mutant!(ReplayRunsDone) => Ok(run_again(reclaim(delivery, tx, peer)?)),
         InboxStatus::Done => {
@@ -215,13 +247,12 @@ fn insert_claim(
 }
 
 /// Runs the handler. A panic is a failure, never a crash of the writer (S6).
-fn run(
+pub(crate) fn run(
     handler: &SqliteHandler,
     tx: &mut SqliteTx<'_>,
-    delivery: &Delivery<SqliteHandler>,
+    message: &Message,
 ) -> HandlerResult<Response> {
-    let result =
-        as_user_code(tx, |tx| catch_unwind(AssertUnwindSafe(|| handler.call(tx, &delivery.message))));
+    let result = as_user_code(tx, |tx| catch_unwind(AssertUnwindSafe(|| handler.call(tx, message))));
     let response = result.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")))?;
     tx.check()?; // swallowing an SQL error cannot commit half an effect (S4)
     Ok(response)
@@ -293,13 +324,19 @@ fn one_row(changed: usize) -> Result<()> {
     ))
 }
 
+/// A row with its place.
+pub(super) struct Placed {
+    pub(super) row: i64,
+    pub(super) record: InboxRecord,
+}
+
 /// The row of a message.
 pub(super) fn record(
     connection: &Connection,
     sql: &Sql,
     peer: i64,
     id: &str,
-) -> rusqlite::Result<Option<InboxRecord>> {
+) -> rusqlite::Result<Option<Placed>> {
     let mut statement = connection.prepare_cached(&sql.inbox_get)?;
     statement
         .query_row(params![peer, id], |row| {
@@ -307,16 +344,18 @@ pub(super) fn record(
             let content_type: Option<String> = row.get(4)?;
             let body: Option<Vec<u8>> = row.get(5)?;
             let response = content_type.zip(body);
-            Ok(InboxRecord {
+            let record = InboxRecord {
                 // The schema allows no other text; were there one, nothing may be concluded from the row.
                 status: status.parse().unwrap_or(InboxStatus::Processing),
-                body_hash: row.get(1)?,
+                hash: hash(row.get(7)?, row.get(1)?),
+                is_queued: row.get(8)?,
                 replay: row.get(2)?,
                 processed: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_micros),
                 response: response
                     .map(|(content_type, body)| Response { content_type, body: Payload::new(body) }),
                 error: row.get(6)?,
-            })
+            };
+            Ok(Placed { row: row.get(9)?, record })
         })
         .optional()
 }

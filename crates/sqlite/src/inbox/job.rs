@@ -30,10 +30,21 @@ pub(super) struct ProcessJob {
     reply: oneshot::Sender<Result<Vec<Answer>>>,
 }
 
+/// What an answer says that was not known before. Only then does the message's date count: one that was not checked
+/// could move the watermark at will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    None,
+    /// The handler ran for it just now.
+    Handled,
+    /// It was stored just now.
+    Stored,
+}
+
 /// A consumer and source, with what this group adds to its counters.
 #[derive(Clone, Copy)]
-pub(super) struct Peer {
-    pub(super) id: i64,
+pub(crate) struct Peer {
+    pub(crate) id: i64,
     pub(super) watermark: i64,
     newest: i64,
     done: i64,
@@ -44,7 +55,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(id: i64, watermark: i64) -> Self {
+    fn new(id: i64, watermark: i64) -> Self {
         Self { id, watermark, newest: i64::MIN, done: 0, duplicates: 0, dead: 0, conflicts: 0, too_old: 0 }
     }
 
@@ -55,15 +66,13 @@ impl Peer {
         Ok(Self { watermark, ..self })
     }
 
-    /// `fresh`: the handler ran for it just now. Only then does its date count: one that was not checked could
-    /// move the watermark at will.
-    fn count(&mut self, answer: &Answer, fresh: bool, available: i64) {
-        if fresh {
+    fn count(&mut self, answer: &Answer, news: News, available: i64) {
+        if news != News::None {
             self.newest = self.newest.max(available);
         }
         match answer {
-            Answer::Done(_) => self.done += 1,
-            Answer::Rejected { .. } if fresh => self.dead += 1,
+            Answer::Done(_) if news == News::Handled => self.done += 1,
+            Answer::Rejected { .. } if news == News::Handled => self.dead += 1,
             Answer::Duplicate(_) => self.duplicates += 1,
             Answer::Conflict => self.conflicts += 1,
             Answer::TooOld => self.too_old += 1,
@@ -101,9 +110,9 @@ impl ProcessJob {
         } else {
             let peer = peer(&mut self.peers, tx, delivery, self.options.clock.now());
             let handled = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
-            let (answer, fresh) = handled.unwrap_or_else(|failed| (failed, false));
+            let (answer, news) = handled.unwrap_or_else(|failed| (failed, News::None));
             if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
-                peer.count(&answer, fresh, message.available.as_micros());
+                peer.count(&answer, news, message.available.as_micros());
             }
             answer
         };
@@ -136,7 +145,7 @@ impl ProcessJob {
     }
 }
 
-/// Finds or creates the row of a consumer and source.
+/// The row of a delivery's consumer and source, read once per group.
 fn peer(
     peers: &mut BTreeMap<(Consumer, Source), Peer>,
     tx: &mut SqliteTx<'_>,
@@ -147,17 +156,25 @@ fn peer(
     if let Some(peer) = peers.get(&key) {
         return Ok(*peer);
     }
-    let names = params![key.0.as_str(), key.1.as_str()];
-    tx.execute(&tx.sql.peer_insert, names)?;
-    let peer = tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer::new(row.get(0)?, row.get(1)?)))?;
-    let peer = if mutant!(WatermarkFromClock) {
-        peer.map(|peer| peer.by_the_clock(tx, now)).transpose()?
-    } else {
-        peer
-    };
-    let peer = peer.ok_or_else(|| Error::new(twobox_core::ErrorKind::Statement, "a peer row vanished"))?;
+    let mut peer = find(tx, &key.0, &key.1)?;
+    if mutant!(WatermarkFromClock) {
+        peer = peer.by_the_clock(tx, now)?;
+    }
     peers.insert(key, peer);
     Ok(peer)
+}
+
+/// Finds or creates the row of a consumer and source.
+pub(crate) fn find(tx: &mut SqliteTx<'_>, consumer: &Consumer, source: &Source) -> Result<Peer> {
+    let names = params![consumer.as_str(), source.as_str()];
+    let get = |tx: &mut SqliteTx<'_>| {
+        tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer::new(row.get(0)?, row.get(1)?)))
+    };
+    if let Some(peer) = get(tx)? {
+        return Ok(peer);
+    }
+    tx.execute(&tx.sql.peer_insert, names)?;
+    get(tx)?.ok_or_else(|| Error::new(twobox_core::ErrorKind::Statement, "a peer row vanished"))
 }
 
 fn retry(error: &Error) -> Answer {

@@ -1,7 +1,8 @@
 //! The inbox: a row per message, written first, in one transaction with the handler's effects.
 
-mod handle;
-mod job;
+mod dedup;
+pub(crate) mod handle;
+pub(crate) mod job;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl InboxStore for Sqlite {
                 })
                 .map_err(failed())?;
             let Some(peer) = peer else { return Ok(None) };
-            handle::record(connection, sql, peer, &names[2]).map_err(failed())
+            let found = handle::record(connection, sql, peer, &names[2]).map_err(failed())?;
+            Ok(found.map(|found| found.record))
         })
         .await
     }

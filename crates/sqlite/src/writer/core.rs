@@ -14,7 +14,7 @@ use crate::error::wrap;
 use crate::guard::{Guard, Inside};
 use crate::options::Durability;
 use crate::shared::Shared;
-use crate::tx::{InLog, SqliteTx};
+use crate::tx::{News, SqliteTx};
 
 /// Lazy work is synced within this time (W4).
 const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
@@ -202,14 +202,14 @@ impl Core {
             until: options.clock.monotonic().saturating_add(options.group_time),
             one_by_one: false,
         };
-        let (mut wrote, mut appended) = (false, Vec::new());
+        let (mut wrote, mut news) = (false, Vec::new());
         while let Some(mut queued) = jobs.pop_front() {
-            let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, file, lean);
+            let mut tx = SqliteTx::new(&open.connection, &queued.state, &open.guard, file, lean);
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let (spoilt, trouble) = (tx.check(), tx.trouble());
             wrote |= tx.wrote();
-            appended.append(&mut tx.take_appended());
+            news.append(&mut tx.take_news());
             drop(tx);
             ran.push((queued, progress));
             if let Some(trouble) = trouble {
@@ -234,7 +234,7 @@ impl Core {
             let rest = self.answer(std::mem::take(ran));
             ran.extend(rest.into_iter().map(|queued| (queued, Progress::More)));
         }
-        self.commit(mode, wrote, appended, ran.iter().map(|(queued, _)| queued.job.class()))
+        self.commit(mode, wrote, news, ran.iter().map(|(queued, _)| queued.job.class()))
     }
 
     /// Commits the open transaction and publishes what became visible and durable.
@@ -242,7 +242,7 @@ impl Core {
         &mut self,
         mode: Durability,
         wrote: bool,
-        appended: Vec<InLog>,
+        news: Vec<News>,
         classes: impl Iterator<Item = Class>,
     ) -> Result<(), Failure> {
         let must_sync = mode == Durability::Full && !wrote;
@@ -277,8 +277,8 @@ impl Core {
             self.stopped = Some(error.to_string());
             Failure::Refused(error)
         })?;
-        appended.into_iter().for_each(InLog::publish);
-        self.shared.publish(&ends, mode == Durability::Full);
+        let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
+        self.shared.publish(&ends, mode == Durability::Full, rings);
         Ok(())
     }
 
@@ -348,9 +348,9 @@ impl Core {
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction"))?;
         let inside = Inside::enter();
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
-        let mut tx = SqliteTx::new(&open.connection, &queued.sql, &open.guard, file, false);
+        let mut tx = SqliteTx::new(&open.connection, &queued.state, &open.guard, file, false);
         let progress = queued.job.run(&mut tx, &budget);
-        let (wrote, appended) = (tx.wrote(), tx.take_appended());
+        let (wrote, news) = (tx.wrote(), tx.take_news());
         if let Some(trouble) = tx.trouble() {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Err(trouble);
@@ -361,7 +361,7 @@ impl Core {
         }
         drop(tx);
         drop(inside);
-        match self.commit(mode, wrote, appended, std::iter::once(queued.job.class())) {
+        match self.commit(mode, wrote, news, std::iter::once(queued.job.class())) {
             Ok(()) => {
                 queued.job.committed();
                 Ok(progress)

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use twobox_core::{Error, ErrorKind, Result, mutant};
 
 use super::job::Job;
-use crate::sql::Sql;
+use crate::shared::BoxState;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
@@ -18,7 +18,7 @@ const SPINS: u32 = if cfg!(feature = "shuttle") { 2 } else { 200 };
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
     pub(crate) job: Box<dyn Job>,
-    pub(crate) sql: Arc<Sql>,
+    pub(crate) state: Arc<BoxState>,
     /// Held until the job is answered: bounds what is queued.
     pub(crate) _permit: OwnedSemaphorePermit,
 }

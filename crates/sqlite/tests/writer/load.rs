@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
-use twobox_core::ports::{Answer, Delivery, InboxStore};
+use twobox_core::ports::{Answer, Delivery, InboxStore, Treatment};
 use twobox_core::system::SystemClock;
 use twobox_core::{Clock, Consumer, Error, Response};
 use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
@@ -86,7 +86,12 @@ fn slow_batch(db: &Sqlite, count: usize, begun: &Arc<AtomicUsize>) -> Vec<Delive
             let message = message(db, &format!("{n:03}"));
             let body_hash = message.payload.sha256();
             let consumer = Consumer::new("billing").unwrap();
-            Delivery { message: Arc::new(message), consumer, body_hash, handler: Some(handler.clone()) }
+            Delivery {
+                message: Arc::new(message),
+                consumer,
+                body_hash,
+                treatment: Treatment::Handle(handler.clone()),
+            }
         })
         .collect()
 }

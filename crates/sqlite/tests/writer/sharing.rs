@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{Answer, Delivery, InboxStore};
+use twobox_core::ports::{Answer, Delivery, InboxStore, Treatment};
 use twobox_core::{Consumer, Error, ErrorKind, Response};
 use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler};
 use twobox_testkit::ManualClock;
@@ -91,7 +91,8 @@ async fn w4_a_second_handle_keeps_the_writers_time() {
     let message = message(&second, "m");
     let body_hash = message.payload.sha256();
     let consumer = Consumer::new("billing").unwrap();
-    let delivery = Delivery { message: Arc::new(message), consumer, body_hash, handler: Some(handler) };
+    let delivery =
+        Delivery { message: Arc::new(message), consumer, body_hash, treatment: Treatment::Handle(handler) };
     let answers = second.process(vec![delivery], Duration::from_secs(1)).await.unwrap();
     assert_eq!(answers, [Answer::Done(Some(Response::empty()))]);
     assert_eq!(words(&place), ["m"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use twobox_core::message::JSON;
 use twobox_core::ports::{
     Answer, Delivery, InboxStore, LaneLease, LaneStore, LogEntry, LogStore, OutboxStore, ReadLog, Settlement,
-    SweepStore, TakeLanes,
+    SweepStore, TakeLanes, Treatment,
 };
 use twobox_core::{
     Clock, Consumer, Destination, Headers, Message, MessageType, OrderingKey, Payload, Random, Result, Source,
@@ -200,6 +200,6 @@ pub(super) fn delivery<F: StoreFixture>(
         message: Arc::new(message.clone()),
         consumer: Consumer::new("billing").expect("legal"),
         body_hash: message.payload.sha256(),
-        handler: script.map(|script| fixture.handler(script)),
+        treatment: script.map_or(Treatment::Unknown, |script| Treatment::Handle(fixture.handler(script))),
     }
 }

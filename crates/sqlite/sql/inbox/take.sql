@@ -1,0 +1,1 @@
+UPDATE /*p*/inbox SET status = 'Processing', claimed_at = ?2 WHERE row_id = ?1 AND status = 'Seen';

@@ -1,0 +1,1 @@
+DELETE FROM /*p*/inbox_queue WHERE item_id = ?1 RETURNING ordering_key;

@@ -1,0 +1,3 @@
+-- The fenced end of a message that was handled.
+DELETE FROM /*p*/inbox_queue
+WHERE item_id = ?1 AND lease_token = ?2 AND lease_owner = ?3 AND message_id = ?4;

@@ -1,0 +1,1 @@
+SELECT max(joined) FROM /*p*/inbox_queue WHERE peer_id = ?1 AND ordering_key = ?2 AND joined IS NOT NULL;

@@ -1,0 +1,2 @@
+UPDATE /*p*/inbox_queue SET lease_until = ?5, ready_at = ?5
+WHERE item_id = ?1 AND lease_token = ?2 AND lease_owner = ?3 AND message_id = ?4;

@@ -1,0 +1,3 @@
+-- Nothing waits longer than the longest back-off, unless somebody has asked for it: a clock must have jumped.
+UPDATE /*p*/inbox_queue SET ready_at = ?2
+WHERE consumer = ?1 AND scheduled = 0 AND ready_at > ?3 AND lease_until IS NULL;

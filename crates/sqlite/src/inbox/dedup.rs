@@ -1,0 +1,229 @@
+//! Dedup records by hand, and claims before handling (IBX §6.1, CEB).
+
+use std::time::Duration;
+
+use rusqlite::params;
+use twobox_core::handler::shorten;
+use twobox_core::ports::{
+    ClaimFirst, ContentHash, DedupStore, InboxRecord, InboxStatus, MessageKey, Noticed, Unfinished,
+};
+use twobox_core::{Consumer, Response, Result, Timestamp, crash_point};
+
+use super::handle::{check_response, record};
+use super::job;
+use crate::queue::{Ended, mismatch, named};
+use crate::writer::Class;
+use crate::{Sqlite, SqliteTx};
+
+impl DedupStore for Sqlite {
+    async fn already_processed(
+        &self,
+        consumer: &Consumer,
+        key: &MessageKey,
+        hash: Option<&ContentHash>,
+    ) -> Result<Noticed> {
+        let (db, consumer, key, hash) = (self.clone(), consumer.clone(), key.clone(), hash.cloned());
+        self.write(Class::Synced, move |tx| notice(&db, tx, &consumer, &key, hash.as_ref())).await
+    }
+
+    async fn mark_processing(&self, consumer: &Consumer, key: &MessageKey) -> Result<bool> {
+        let (db, consumer, key) = (self.clone(), consumer.clone(), key.clone());
+        self.write(Class::Synced, move |tx| {
+            let now = db.options.clock.now().as_micros();
+            let Some((_, row, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            let taken = tx.execute(&tx.sql.inbox_take, [row, now])? == 1;
+            Ok(taken || known.status == InboxStatus::Processing)
+        })
+        .await
+    }
+
+    async fn mark_processed(
+        &self,
+        consumer: &Consumer,
+        key: &MessageKey,
+        response: &Response,
+    ) -> Result<bool> {
+        check_response(response, &self.options).map_err(twobox_core::Error::invalid)?;
+        let (db, consumer, key, response) = (self.clone(), consumer.clone(), key.clone(), response.clone());
+        self.write(Class::Synced, move |tx| {
+            let now = db.options.clock.now();
+            let Some((peer, row, _)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
+            let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
+            crash_point!("dedup.processed");
+            if done {
+                let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
+                Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
+                tx.execute(&tx.sql.peer_count, params![peer, now.as_micros(), 1, 0, 0, 0, 0])?;
+            }
+            Ok(done)
+        })
+        .await
+    }
+
+    async fn mark_dead(&self, consumer: &Consumer, key: &MessageKey, error: &str) -> Result<bool> {
+        let (db, consumer, key, error) = (self.clone(), consumer.clone(), key.clone(), shorten(error));
+        self.write(Class::Synced, move |tx| {
+            let now = db.options.clock.now();
+            let Some((peer, row, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            if matches!(known.status, InboxStatus::Done | InboxStatus::Dead | InboxStatus::Expired) {
+                return Ok(false);
+            }
+            crate::queue::bury_by_hand(tx, (peer, row), &error, now)?;
+            tx.execute(&tx.sql.peer_count, params![peer, i64::MIN, 0, 0, 1, 0, 0])?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn claim_first(&self, consumer: &Consumer, claim: &ClaimFirst) -> Result<bool> {
+        let (db, consumer, claim) = (self.clone(), consumer.clone(), claim.clone());
+        self.write(Class::Synced, move |tx| {
+            let now = db.options.clock.now();
+            let peer = job::find(tx, &consumer, &claim.key.source)?.id;
+            let row = Row {
+                status: InboxStatus::Processing,
+                topic: claim.topic.as_str(),
+                handler: Some(&claim.handler),
+            };
+            let claimed = insert(tx, peer, &claim.key, &row, claim.hash.as_ref(), now)?;
+            crash_point!("dedup.claimed");
+            Ok(claimed)
+        })
+        .await
+    }
+
+    async fn release_claim(&self, consumer: &Consumer, key: &MessageKey) -> Result<bool> {
+        let (consumer, key) = (consumer.clone(), key.clone());
+        self.write(Class::Synced, move |tx| {
+            let peer = job::find(tx, &consumer, &key.source)?.id;
+            let released = tx.execute(&tx.sql.inbox_release, params![peer, key.id.as_str()])? == 1;
+            crash_point!("dedup.released");
+            Ok(released)
+        })
+        .await
+    }
+
+    async fn unfinished(
+        &self,
+        consumer: &Consumer,
+        older_than: Duration,
+        limit: usize,
+    ) -> Result<Vec<Unfinished>> {
+        let consumer = consumer.clone();
+        let before = self.options.clock.now().minus(older_than).as_micros();
+        self.read(move |connection, sql| {
+            let failed = || crate::error::wrap("list unfinished messages");
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows: Vec<(String, String, String, Option<String>, i64)> = connection
+                .prepare_cached(&sql.inbox_unfinished)
+                .and_then(|mut statement| {
+                    let values = params![consumer.as_str(), before, limit];
+                    let read = |row: &rusqlite::Row<'_>| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                    };
+                    statement.query_map(values, read)?.collect()
+                })
+                .map_err(failed())?;
+            rows.into_iter()
+                .map(|(source, id, status, handler, since)| {
+                    Ok(Unfinished {
+                        key: MessageKey::new(source, id)?,
+                        status: status.parse()?,
+                        handler,
+                        since: Timestamp::from_micros(since),
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    async fn release_unfinished(
+        &self,
+        consumer: &Consumer,
+        older_than: Duration,
+        limit: usize,
+    ) -> Result<u64> {
+        let (db, consumer) = (self.clone(), consumer.clone());
+        self.write(Class::Synced, move |tx| {
+            let before = db.options.clock.now().minus(older_than).as_micros();
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let values = params![consumer.as_str(), before, limit];
+            Ok(tx.execute(&tx.sql.inbox_release_unfinished, values)? as u64)
+        })
+        .await
+    }
+}
+
+/// The row of a message, if it is known: its peer, its place and what it says.
+fn find(
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    key: &MessageKey,
+) -> Result<Option<(i64, i64, InboxRecord)>> {
+    let peer = job::find(tx, consumer, &key.source)?.id;
+    let known = tx.note(record(tx.connection, tx.sql, peer, key.id.as_str()), "read an inbox row")?;
+    Ok(known.map(|known| (peer, known.row, known.record)))
+}
+
+/// What a row says that is written by hand.
+struct Row<'a> {
+    status: InboxStatus,
+    topic: &'a str,
+    handler: Option<&'a str>,
+}
+
+fn insert(
+    tx: &mut SqliteTx<'_>,
+    peer: i64,
+    key: &MessageKey,
+    row: &Row<'_>,
+    hash: Option<&ContentHash>,
+    now: Timestamp,
+) -> Result<bool> {
+    let values = params![
+        peer,
+        key.id.as_str(),
+        row.status.as_str(),
+        row.topic,
+        hash.and_then(named),
+        hash.map(ContentHash::as_bytes),
+        now.as_micros(),
+        row.handler,
+    ];
+    Ok(tx.execute(&tx.sql.inbox_notice, values)? == 1)
+}
+
+/// Whether a message has been processed; if not, it is noted as seen (IBX-002…IBX-008).
+fn notice(
+    db: &Sqlite,
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    key: &MessageKey,
+    hash: Option<&ContentHash>,
+) -> Result<Noticed> {
+    let now = db.options.clock.now();
+    let peer = job::find(tx, consumer, &key.source)?.id;
+    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None };
+    if insert(tx, peer, key, &seen, hash, now)? {
+        crash_point!("dedup.noticed");
+        tracing::debug!(message = %key, "not processed before");
+        return Ok(Noticed { status: InboxStatus::Seen, differs: false });
+    }
+    let known = tx.note(record(tx.connection, tx.sql, peer, key.id.as_str()), "read an inbox row")?;
+    let known = known.ok_or_else(|| {
+        twobox_core::Error::new(twobox_core::ErrorKind::Statement, "an inbox row vanished while it was read")
+    })?;
+    let (row, known) = (known.row, known.record);
+    let differs = known.hash.as_ref().zip(hash).is_some_and(|(known, hash)| known.differs_from(hash));
+    if differs {
+        mismatch(tx, peer, key.source.as_str(), key.id.as_str())?;
+    }
+    if known.status != InboxStatus::Done {
+        let (algorithm, bytes) = (hash.and_then(named), hash.map(ContentHash::as_bytes));
+        tx.execute(&tx.sql.inbox_touch, params![row, now.as_micros(), algorithm, bytes])?;
+    }
+    tracing::debug!(message = %key, status = known.status.as_str(), "known");
+    Ok(Noticed { status: known.status, differs })
+}

@@ -1,0 +1,225 @@
+//! Queueing: new messages, and what happens to known ones (IBX §6.2).
+
+use rusqlite::params;
+use twobox_core::ports::{ContentHash, Enqueued, InboxStatus, Work};
+use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Timestamp, crash_point};
+
+use super::keys;
+use crate::inbox::handle::hash;
+use crate::inbox::job;
+use crate::{Sqlite, SqliteTx};
+
+/// Queues a message, or does to a known one what its state allows.
+pub(super) fn enqueue(
+    db: &Sqlite,
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    work: &Work,
+) -> Result<Enqueued> {
+    let now = db.options.clock.now();
+    let message = &work.message;
+    let peer = job::find(tx, consumer, &message.source)?.id;
+    let computed;
+    let hash = match &work.hash {
+        Some(hash) => hash,
+        None => {
+            computed = ContentHash::sha256(message.payload.sha256());
+            &computed
+        }
+    };
+    let sql = tx.sql;
+    let inserted = tx.execute_kept(
+        &sql.queue_insert_row,
+        params![
+            peer,
+            message.id.as_str(),
+            message.endpoint.as_str(),
+            message.message_type.as_str(),
+            named(hash),
+            hash.as_bytes(),
+            now.as_micros(),
+            now.as_micros(),
+        ],
+    )?;
+    if inserted == 1 {
+        let row = tx.connection.last_insert_rowid();
+        crash_point!("queue.row-written");
+        insert(tx, consumer, (peer, row), message, now)?;
+        crash_point!("queue.inserted");
+        return Ok(Enqueued::New);
+    }
+    let known = known(tx, peer, message.id.as_str())?;
+    let differs = known.hash.as_ref().is_some_and(|known| known.differs_from(hash));
+    again(tx, consumer, (peer, &known), message, hash, now).and_then(|enqueued| {
+        if differs {
+            note_mismatch(tx, peer, message)?;
+        }
+        Ok(enqueued)
+    })
+}
+
+/// What is known about a message.
+struct Known {
+    row: i64,
+    status: InboxStatus,
+    hash: Option<ContentHash>,
+    is_queued: bool,
+    lease_until: Option<i64>,
+}
+
+fn known(tx: &mut SqliteTx<'_>, peer: i64, id: &str) -> Result<Known> {
+    let known = tx.query_optional(&tx.sql.queue_known, params![peer, id], |row| {
+        Ok(Known {
+            row: row.get(0)?,
+            status: row.get::<String>(1)?.parse()?,
+            hash: hash(row.get(2)?, row.get(3)?),
+            is_queued: row.get(4)?,
+            lease_until: row.get(5)?,
+        })
+    })?;
+    known.ok_or_else(|| Error::new(ErrorKind::Statement, "an inbox row vanished while it was read"))
+}
+
+/// A known message is queued again (IBX-028, IBX-029).
+fn again(
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    (peer, known): (i64, &Known),
+    message: &Message,
+    hash: &ContentHash,
+    now: Timestamp,
+) -> Result<Enqueued> {
+    let is_leased = known.lease_until.is_some_and(|until| until > now.as_micros());
+    if known.status == InboxStatus::Done {
+        return Ok(Enqueued::Done);
+    }
+    if is_leased {
+        tx.execute(&tx.sql.inbox_touch, params![known.row, now.as_micros(), named(hash), hash.as_bytes()])?;
+        return Ok(Enqueued::Leased);
+    }
+    let values = params![known.row, message.endpoint.as_str(), named(hash), hash.as_bytes(), now.as_micros()];
+    tx.execute(&tx.sql.queue_renew_row, values)?;
+    if known.is_queued {
+        update(tx, known.row, message, now)?;
+    } else if known.status != InboxStatus::Dead {
+        store(tx, consumer, (peer, known.row), message, now)?;
+        return Ok(Enqueued::New);
+    }
+    let is_dead = matches!(known.status, InboxStatus::Dead | InboxStatus::Expired);
+    Ok(if is_dead { Enqueued::Dead } else { Enqueued::Updated })
+}
+
+/// Visible and counted, but no error (IBX-008).
+pub(crate) fn note_mismatch(tx: &mut SqliteTx<'_>, peer: i64, message: &Message) -> Result<()> {
+    mismatch(tx, peer, message.source.as_str(), message.id.as_str())
+}
+
+/// As [`note_mismatch`], by names.
+pub(crate) fn mismatch(tx: &mut SqliteTx<'_>, peer: i64, source: &str, id: &str) -> Result<()> {
+    tracing::warn!(source, message_id = id, "a message was received again with another content");
+    tx.execute(&tx.sql.queue_count_mismatch, [peer]).map(drop)
+}
+
+/// Queues a message whose row in the inbox is there.
+pub(crate) fn store(
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    (peer, row): (i64, i64),
+    message: &Message,
+    now: Timestamp,
+) -> Result<()> {
+    let sql = tx.sql;
+    tx.execute_kept(&sql.queue_store, [row])?;
+    crash_point!("queue.row-written");
+    insert(tx, consumer, (peer, row), message, now)?;
+    crash_point!("queue.inserted");
+    Ok(())
+}
+
+fn insert(
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    (peer, row): (i64, i64),
+    message: &Message,
+    now: Timestamp,
+) -> Result<()> {
+    let times = Times::of(message, now);
+    // A message for later is no part of its key before it is due (L5).
+    let (ready, joined) = match message.ordering_key.as_ref().filter(|_| !times.scheduled) {
+        Some(key) => match keys::behind(tx, peer, key.as_str())? {
+            Some(place) => (None, Some(place)),
+            None => (Some(times.ready), Some(1)),
+        },
+        None => (Some(times.ready), None),
+    };
+    let headers = (!message.headers.is_empty()).then(|| message.headers.to_json());
+    let sql = tx.sql;
+    tx.execute_kept(
+        &sql.queue_insert,
+        params![
+            row,
+            consumer.as_str(),
+            peer,
+            message.id.as_str(),
+            message.destination.as_str(),
+            message.endpoint.as_str(),
+            message.message_type.as_str(),
+            message.payload.as_bytes(),
+            message.content_type,
+            message.correlation_id.as_ref().map(AsRef::<str>::as_ref),
+            message.ordering_key.as_ref().map(AsRef::<str>::as_ref),
+            headers,
+            message.created.as_micros(),
+            times.due,
+            message.expires.as_micros(),
+            ready,
+            times.scheduled,
+            joined,
+        ],
+    )?;
+    if ready.is_some() {
+        tx.note_work();
+    }
+    Ok(())
+}
+
+fn update(tx: &mut SqliteTx<'_>, row: i64, message: &Message, now: Timestamp) -> Result<()> {
+    let times = Times::of(message, now);
+    let headers = (!message.headers.is_empty()).then(|| message.headers.to_json());
+    tx.execute(
+        &tx.sql.queue_update,
+        params![
+            row,
+            message.endpoint.as_str(),
+            message.payload.as_bytes(),
+            message.content_type,
+            headers,
+            times.due,
+            message.expires.as_micros(),
+            times.ready,
+            times.scheduled,
+        ],
+    )?;
+    tx.note_work();
+    Ok(())
+}
+
+/// When a message can be claimed.
+struct Times {
+    due: Option<i64>,
+    ready: i64,
+    scheduled: bool,
+}
+
+impl Times {
+    fn of(message: &Message, now: Timestamp) -> Self {
+        let due = (message.available > message.created).then(|| message.available.as_micros());
+        let ready = due.map_or(now.as_micros(), |due| due.max(now.as_micros()));
+        Self { due, ready, scheduled: due.is_some_and(|due| due > now.as_micros()) }
+    }
+}
+
+/// The name of a hash's algorithm as it is stored: none for SHA-256, which nearly all are.
+pub(crate) fn named(hash: &ContentHash) -> Option<&str> {
+    Some(hash.algorithm()).filter(|algorithm| *algorithm != ContentHash::SHA256)
+}
