@@ -1,4 +1,5 @@
-//! The moving parts of Twobox: relay, receiver, sweeper, the in-process transport, and what replays dead letters.
+//! The moving parts of Twobox: relay, receiver, worker, sweeper, the in-process transport, and what replays dead
+//! letters.
 //!
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
@@ -8,9 +9,11 @@ pub mod receiver;
 pub mod relay;
 pub mod replay;
 mod shutdown;
+mod started;
 mod sweeper;
 mod sync;
 mod timer;
+pub mod worker;
 
 pub use crate::in_process::InProcess;
 pub use crate::receiver::Receiver;
@@ -19,3 +22,4 @@ pub use crate::replay::{Bulk, OutboxLetters};
 pub use crate::shutdown::{Shutdown, ShutdownHandle};
 pub use crate::sweeper::Sweeper;
 pub use crate::timer::{SystemTimer, Timer};
+pub use crate::worker::Worker;

@@ -100,6 +100,9 @@ pub trait InboxStore: Clone + Send + Sync + 'static {
     /// A handler that does nothing but refuse: for work that failed before its transaction began.
     fn refusing(refusal: Refusal) -> Self::Handler;
 
+    /// A handler that does nothing but answer: for work that was done outside of its transaction.
+    fn answering(response: Response) -> Self::Handler;
+
     /// Handles the deliveries in order, each atomically, and answers each once its outcome is durable (S2).
     ///
     /// For each: the dedup row is written first, then the handler runs in the same transaction, then the

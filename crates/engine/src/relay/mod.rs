@@ -10,7 +10,6 @@ mod lane;
 mod options;
 mod reader;
 mod run;
-mod started;
 mod work;
 
 use std::collections::BTreeMap;

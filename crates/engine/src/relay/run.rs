@@ -10,8 +10,8 @@ use super::Relay;
 use super::event::{Event, Of};
 use super::lane::Lane;
 use super::reader::Reader;
-use super::started::Started;
 use crate::Shutdown;
+use crate::started::Started;
 
 /// After a failed call to the store, this long passes before the next one.
 const STORE_PAUSE: Duration = Duration::from_millis(100);

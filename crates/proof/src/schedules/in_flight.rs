@@ -167,6 +167,10 @@ impl InboxStore for Inbox {
         Handler::Refuse(refusal)
     }
 
+    fn answering(_: Response) -> Handler {
+        Handler::Effect
+    }
+
     async fn process(&self, deliveries: Vec<Delivery<Handler>>, _: Duration) -> Result<Vec<Answer>> {
         let (mut answers, mut gate) = (Vec::new(), KeyGate::default());
         for delivery in deliveries {

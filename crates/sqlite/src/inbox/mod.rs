@@ -52,6 +52,10 @@ impl InboxStore for Sqlite {
         SqliteHandler::new(move |_, _| Err(refusal.clone()))
     }
 
+    fn answering(response: Response) -> SqliteHandler {
+        SqliteHandler::new(move |_, _| Ok(response.clone()))
+    }
+
     async fn process(
         &self,
         deliveries: Vec<Delivery<SqliteHandler>>,

@@ -11,4 +11,5 @@ mod lanes;
 mod receiver;
 mod simulation;
 mod sweeper;
+mod workers;
 mod world;

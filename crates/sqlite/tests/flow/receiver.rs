@@ -332,6 +332,8 @@ impl InboxStore for Broken {
 
     fn refusing(_: Refusal) {}
 
+    fn answering(_: Response) {}
+
     async fn process(&self, _: Vec<Delivery<()>>, _: Duration) -> Result<Vec<Answer>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Err(Error::new(ErrorKind::Unavailable, "disk full"))

@@ -1,0 +1,397 @@
+//! A running worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use twobox_core::ports::{Claim, Claimed, Handled, Job, QueueStore, WorkLease};
+use twobox_core::{Error, HandlerResult, Refusal, Result, crash_point};
+
+use super::in_hand::InHand;
+use super::{Handling, Inner, WorkContext};
+use crate::Shutdown;
+use crate::started::Started;
+use crate::sync::{JoinHandle, spawn};
+
+/// Leases that one reaping takes back.
+const REAP_MAX: usize = 1_000;
+
+/// Calls that handle messages at a time: one that commits, and one for the next commit.
+const HANDLING_MAX: usize = 2;
+
+/// What has ended.
+enum Event<S: QueueStore> {
+    Claimed(Result<Vec<Claimed>>),
+    /// A handler outside of the transaction, with what settles its message.
+    Prepared(Claimed, HandlerResult<S::Handler>),
+    Handled(Vec<WorkLease>, Result<Vec<Handled>>),
+    Renewed(Vec<WorkLease>, Result<Vec<WorkLease>>),
+    Reaped(Result<u64>),
+    Looked(Result<Option<Duration>>),
+    Woken(u64),
+}
+
+pub(super) struct Run<S: QueueStore> {
+    worker: Arc<Inner<S>>,
+    calls: Started<Event<S>>,
+    in_hand: InHand,
+    /// Handlers outside of the transaction that are running.
+    outside: usize,
+    /// Finished outside of the transaction, to be settled in the next one.
+    prepared: Vec<Job<S::Handler>>,
+    claiming: bool,
+    /// Calls that handle messages.
+    handling: usize,
+    renewing: bool,
+    reaping: bool,
+    /// Whether there may be something to claim.
+    hungry: bool,
+    /// Times on the monotonic clock.
+    claim_at: Duration,
+    renew_at: Duration,
+    reap_at: Duration,
+    pause: Duration,
+}
+
+impl<S: QueueStore> Run<S> {
+    pub(super) fn new(worker: Arc<Inner<S>>) -> Self {
+        let now = worker.timer.monotonic();
+        let pause = worker.options.poll_min;
+        let renew_at = now.saturating_add(worker.options.renew_interval());
+        Self {
+            worker,
+            calls: Started::new(),
+            in_hand: InHand::default(),
+            outside: 0,
+            prepared: Vec::new(),
+            claiming: false,
+            handling: 0,
+            renewing: false,
+            reaping: false,
+            hungry: true,
+            claim_at: now,
+            renew_at,
+            reap_at: now,
+            pause,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut shutdown: Shutdown) {
+        self.listen(0);
+        while !shutdown.is_requested() {
+            self.work();
+            let pause = self.worker.timer.sleep(self.until_next());
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => {}
+                () = self.event() => {}
+                () = pause => self.hungry = true,
+            }
+        }
+        self.stop().await;
+    }
+
+    /// Starts whatever can be started.
+    fn work(&mut self) {
+        let now = self.worker.timer.monotonic();
+        self.reap(now);
+        self.renew(now);
+        self.start_outside();
+        self.handle();
+        self.claim(now);
+    }
+
+    /// How long until something has to be done without being told.
+    fn until_next(&self) -> Duration {
+        let now = self.worker.timer.monotonic();
+        let mut next = self.reap_at;
+        if self.in_hand.len() > 0 {
+            next = next.min(self.renew_at);
+        }
+        if !self.claiming && self.room() > 0 {
+            next = next.min(self.claim_at);
+        }
+        next.saturating_sub(now).max(Duration::from_millis(1))
+    }
+
+    fn room(&self) -> usize {
+        let options = &self.worker.options;
+        options.in_hand_max.saturating_sub(self.in_hand.len()).min(options.batch)
+    }
+
+    /// Waits for something to end, then takes whatever else has ended.
+    async fn event(&mut self) {
+        let event = self.calls.next().await;
+        self.take(event);
+        while let Some(event) = self.calls.ended() {
+            self.take(event);
+        }
+    }
+
+    fn call(
+        &mut self,
+        call: impl FnOnce(Arc<Inner<S>>) -> futures_util::future::BoxFuture<'static, Event<S>>,
+    ) {
+        self.calls.start(call(Arc::clone(&self.worker)));
+    }
+
+    fn listen(&mut self, seen: u64) {
+        self.call(|worker| Box::pin(async move { Event::Woken(worker.store.work_changed(seen).await) }));
+    }
+
+    fn claim(&mut self, now: Duration) {
+        let room = self.room();
+        // A fresh batch rather than a trickle: what is in hand is handled first.
+        let worthwhile = room == self.worker.options.batch || self.in_hand.len() == 0;
+        if self.claiming || !self.hungry || !worthwhile || now < self.claim_at {
+            return;
+        }
+        let Ok(claim) = Claim::new(self.worker.owner, self.worker.options.lease, room) else { return };
+        self.claiming = true;
+        self.hungry = false;
+        self.call(|worker| {
+            Box::pin(async move { Event::Claimed(worker.store.claim(&worker.queue, &claim).await) })
+        });
+    }
+
+    fn renew(&mut self, now: Duration) {
+        if self.renewing || now < self.renew_at {
+            return;
+        }
+        self.renew_at = now.saturating_add(self.worker.options.renew_interval());
+        let leases = self.in_hand.leases();
+        if leases.is_empty() {
+            return;
+        }
+        self.renewing = true;
+        self.call(|worker| {
+            Box::pin(async move {
+                let lease = worker.options.lease;
+                let held = worker.store.renew(&worker.queue, worker.owner, &leases, lease).await;
+                Event::Renewed(leases, held)
+            })
+        });
+    }
+
+    fn reap(&mut self, now: Duration) {
+        if self.reaping || now < self.reap_at {
+            return;
+        }
+        self.reaping = true;
+        self.reap_at = now.saturating_add(self.worker.options.reap_interval);
+        self.call(|worker| {
+            Box::pin(async move { Event::Reaped(worker.store.reap(&worker.queue, REAP_MAX).await) })
+        });
+    }
+
+    /// Starts handlers that run outside of the transaction, a bounded number at a time.
+    fn start_outside(&mut self) {
+        while self.outside < self.worker.options.concurrency {
+            let topics = &self.worker.topics;
+            let outside = |claimed: &Claimed| {
+                matches!(
+                    topics.get(&claimed.message.endpoint),
+                    Some(Handling::Prepared(_) | Handling::External(_))
+                )
+            };
+            let Some((claimed, lost)) = self.in_hand.next(outside) else { return };
+            self.outside += 1;
+            self.call(|worker| Box::pin(outside_of_transaction(worker, claimed, lost)));
+        }
+    }
+
+    /// Settles what is finished, and handles what is handled in the transaction.
+    fn handle(&mut self) {
+        if self.handling >= HANDLING_MAX {
+            return;
+        }
+        let mut jobs = std::mem::take(&mut self.prepared);
+        // Results of handlers whose lease is lost do not count.
+        jobs.retain(|job| {
+            let held = self.in_hand.is_held(&job.lease);
+            if !held {
+                self.in_hand.ended(&job.lease);
+            }
+            held
+        });
+        let worker = Arc::clone(&self.worker);
+        let inside = |claimed: &Claimed| {
+            !matches!(
+                worker.topics.get(&claimed.message.endpoint),
+                Some(Handling::Prepared(_) | Handling::External(_))
+            )
+        };
+        while jobs.len() < worker.options.batch
+            && let Some((claimed, _)) = self.in_hand.next(inside)
+        {
+            let handler = in_transaction(&worker, &claimed);
+            jobs.push(Job { lease: claimed.lease, message: claimed.message, handler });
+        }
+        if jobs.is_empty() {
+            return;
+        }
+        self.handling += 1;
+        crash_point!("worker.before-handle");
+        self.call(|worker| {
+            Box::pin(async move {
+                let leases = jobs.iter().map(|job| job.lease.clone()).collect();
+                Event::Handled(leases, worker.store.handle(&worker.queue, worker.owner, jobs).await)
+            })
+        });
+    }
+
+    fn take(&mut self, event: Event<S>) {
+        let now = self.worker.timer.monotonic();
+        match event {
+            Event::Claimed(claimed) => {
+                self.claiming = false;
+                self.claimed(claimed, now);
+            }
+            Event::Prepared(claimed, outcome) => {
+                self.outside -= 1;
+                let handler = outcome.unwrap_or_else(S::refusing);
+                self.prepared.push(Job { lease: claimed.lease, message: claimed.message, handler });
+            }
+            Event::Handled(leases, handled) => {
+                self.handling -= 1;
+                self.handled(&leases, handled);
+            }
+            Event::Renewed(asked, held) => {
+                self.renewing = false;
+                // If nothing is known, nothing is lost yet: the next renewal tells.
+                if let Some(held) = logged(held, "renew leases") {
+                    self.in_hand.renewed(&asked, &held);
+                }
+            }
+            Event::Reaped(reaped) => {
+                self.reaping = false;
+                self.hungry |= logged(reaped, "take leases back").is_some_and(|reaped| reaped > 0);
+            }
+            Event::Looked(next) => {
+                if let Some(next) = logged(next, "look for work").flatten() {
+                    self.claim_at = self.claim_at.min(now.saturating_add(next));
+                }
+            }
+            Event::Woken(seen) => {
+                self.hungry = true;
+                self.claim_at = now;
+                self.pause = self.worker.options.poll_min;
+                self.listen(seen);
+            }
+        }
+    }
+
+    fn claimed(&mut self, claimed: Result<Vec<Claimed>>, now: Duration) {
+        let claimed = logged(claimed, "claim messages");
+        let found = claimed.as_ref().is_some_and(|claimed| !claimed.is_empty());
+        self.in_hand.take(claimed.unwrap_or_default());
+        if found {
+            self.pause = self.worker.options.poll_min;
+            self.claim_at = now;
+            self.hungry = true;
+            return;
+        }
+        // Nothing to do: look again later and later, unless something is known to come due earlier (IBX-124).
+        self.claim_at = now.saturating_add(self.pause);
+        self.pause = self.pause.saturating_mul(2).min(self.worker.options.poll_max);
+        self.call(|worker| {
+            Box::pin(async move { Event::Looked(worker.store.next_work(&worker.queue.consumer).await) })
+        });
+    }
+
+    fn handled(&mut self, leases: &[WorkLease], handled: Result<Vec<Handled>>) {
+        for lease in leases {
+            self.in_hand.ended(lease);
+        }
+        // What is not known is found out when the leases are over.
+        for (lease, handled) in leases.iter().zip(logged(handled, "handle messages").unwrap_or_default()) {
+            match handled {
+                Handled::Done(_) => tracing::debug!(message = %lease.key, "done"),
+                Handled::Retried { error } => {
+                    tracing::error!(message = %lease.key, error, "a handler failed")
+                }
+                Handled::Died { error } => {
+                    tracing::error!(message = %lease.key, error, "a message is a dead letter now");
+                }
+                Handled::LeaseLost => {
+                    tracing::warn!(message = %lease.key, "the lease is lost, so nothing was done")
+                }
+            }
+        }
+    }
+
+    /// Finishes what has begun, as far as the time allows, and gives the rest back (S20).
+    async fn stop(mut self) {
+        let worker = Arc::clone(&self.worker);
+        let mut deadline = worker.timer.sleep(worker.options.shutdown_timeout);
+        let untried = self.in_hand.put_down();
+        let given_back = worker.store.give_back(&worker.queue, worker.owner, &untried).await;
+        let _: Option<u64> = logged(given_back, "give messages back");
+        while !self.in_hand.is_idle() || self.claiming {
+            self.renew(worker.timer.monotonic());
+            self.handle();
+            tokio::select! {
+                biased;
+                () = self.event() => {}
+                () = &mut deadline => break,
+                () = worker.timer.sleep(worker.options.renew_interval()) => {}
+            }
+            let late = self.in_hand.put_down(); // a claim that was under way
+            let given_back = worker.store.give_back(&worker.queue, worker.owner, &late).await;
+            let _: Option<u64> = logged(given_back, "give messages back");
+        }
+        let given_up = self.in_hand.give_up();
+        let error = "its worker was stopped while handling it";
+        let abandoned = worker.store.abandon(&worker.queue, worker.owner, &given_up, Some(error), None).await;
+        let _: Option<u64> = logged(abandoned, "give messages back");
+    }
+}
+
+/// What handles a message in the transaction.
+fn in_transaction<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) -> S::Handler {
+    let topic = &claimed.message.endpoint;
+    if let Some(Handling::Transactional(handler)) = worker.topics.get(topic) {
+        tracing::info!(%topic, message = %claimed.lease.key, attempts = claimed.attempts, "handling");
+        return handler.clone();
+    }
+    // It may be deployed later (IBX-074).
+    tracing::warn!(%topic, message = %claimed.lease.key, "no handler for this topic");
+    S::refusing(Refusal::retry(format!("no handler for topic {topic}")))
+}
+
+/// Runs a handler outside of the transaction. A panic is a failure (S6).
+async fn outside_of_transaction<S: QueueStore>(
+    worker: Arc<Inner<S>>,
+    claimed: Claimed,
+    lost: watch::Receiver<bool>,
+) -> Event<S> {
+    let topic = &claimed.message.endpoint;
+    tracing::info!(%topic, message = %claimed.lease.key, attempts = claimed.attempts, "handling");
+    let (message, attempts, worker) = (Arc::clone(&claimed.message), claimed.attempts, Arc::clone(&worker));
+    let mut running = Running(spawn(async move {
+        match worker.topics.get(&message.endpoint) {
+            Some(Handling::Prepared(prepare)) => prepare(Arc::clone(&message)).await,
+            Some(Handling::External(external)) => {
+                external(WorkContext { message, attempts, lost }).await.map(S::answering)
+            }
+            Some(Handling::Transactional(_)) | None => Err(Refusal::retry("no handler")),
+        }
+    }));
+    let outcome = (&mut running.0).await.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
+    crash_point!("worker.handled-outside");
+    Event::Prepared(claimed, outcome)
+}
+
+/// A handler in a task of its own, which ends with whoever waits for it.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The value, or `None` after a line in the log.
+fn logged<T>(result: Result<T, Error>, attempted: &str) -> Option<T> {
+    result.inspect_err(|error| tracing::warn!(error = %error.chain(), "cannot {attempted}")).ok()
+}
