@@ -174,6 +174,7 @@ statements! {
     waiting_key = "outbox/waiting_key.sql";
     waiting_lane = "outbox/waiting_lane.sql";
     unannounced = "outbox/unannounced.sql";
+    inbox_available = "inbox/available.sql";
     inbox_notice = "inbox/notice.sql";
     inbox_touch = "inbox/touch.sql";
     inbox_take = "inbox/take.sql";

@@ -110,15 +110,18 @@ pub use twobox_core::handler::{HandlerResult, OrRefuse, Refusal};
 pub use twobox_core::lifecycle::Reason;
 pub use twobox_core::name::OnceKey;
 pub use twobox_core::ports::{
-    Answer, BlockedKey, DeadLetter, DeadLetterFilter, DeadLetterPage, DeliveryError, HeadPolicy, LaneStatus,
-    Link, Listen, Purged, Replay, Replayed, SweepPlan, Swept, Transport,
+    Answer, BlockedKey, Claimed, ContentHash, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadWork,
+    DeliveryError, Enqueued, HeadPolicy, InboxStatus, LaneStatus, Link, Listen, MessageKey, Noticed, OwnerToken,
+    Purged, Replay, Replayed, SweepPlan, Swept, Transport, Unfinished, WorkFilter, WorkLease, WorkRecord,
 };
 pub use twobox_core::retry::Policy;
 pub use twobox_core::{
     BoxError, Consumer, CorrelationId, Destination, Endpoint, Error, ErrorKind, Headers, Message, MessageId,
     MessageType, NewMessage, OrderingKey, Payload, Response, Result, Source, Timestamp, signing, wire,
 };
+pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;
+pub use twobox_engine::worker::{WorkContext, WorkerOptions};
 pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, replay};
 #[cfg(feature = "http")]
 pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
@@ -126,7 +129,7 @@ pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
 pub use twobox_http::{TlsIdentity, TlsRoots};
 
 #[cfg(feature = "sqlite")]
-pub use crate::sqlite::{Builder, Context, Outbox, Running, Signal, Twobox};
+pub use crate::sqlite::{Builder, Context, Inbox, NewWork, Outbox, Running, Signal, Twobox};
 #[cfg(feature = "sqlite")]
 pub use twobox_sqlite::{
     AttemptRecord, Drive, Durability, Enqueue, Insert, MessageStatus, Once, Prefix, Row, Sqlite,

@@ -151,6 +151,8 @@ pub struct ClaimFirst {
     pub handler: String,
     /// Hash of its content, if known.
     pub hash: Option<ContentHash>,
+    /// The sender's own date, if it has one: what may have been handled and forgotten is not claimed (S9).
+    pub available: Option<Timestamp>,
 }
 
 /// Dedup records by hand.
@@ -188,7 +190,8 @@ pub trait DedupStore: Clone + Send + Sync + 'static {
         error: &str,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Claims a message before it is handled: of many who try, one gets it (CEB-1). Durable when this returns.
+    /// Claims a message before it is handled: of many who try, one gets it (CEB-1). Durable when this returns. `false`
+    /// also if it is too old, or dated too far ahead.
     fn claim_first(
         &self,
         consumer: &Consumer,

@@ -1,5 +1,6 @@
 //! The receiver: routes messages to handlers and lets the inbox make their effects happen once.
 
+mod claim_first;
 mod in_flight;
 mod wave;
 
@@ -11,6 +12,8 @@ use std::time::Duration;
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, InboxStore, KeyGate, Receive};
 use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result, crash_point};
+
+pub use self::claim_first::{ClaimedHandler, OnError, claim_first};
 
 use self::in_flight::InFlight;
 use self::wave::Wave;

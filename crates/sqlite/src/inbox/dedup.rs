@@ -9,7 +9,7 @@ use twobox_core::ports::{
 };
 use twobox_core::{Consumer, Response, Result, Timestamp, crash_point};
 
-use super::handle::{check_response, record};
+use super::handle::{check_response, is_plausible, record};
 use super::job;
 use crate::queue::{Ended, mismatch, named};
 use crate::writer::Class;
@@ -52,9 +52,11 @@ impl DedupStore for Sqlite {
             let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
             crash_point!("dedup.processed");
             if done {
+                let newest = tx.query_optional(&tx.sql.inbox_available, [row], |row| row.get::<i64>(0))?;
+                let newest = newest.unwrap_or(i64::MIN);
                 let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
                 Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
-                tx.execute(&tx.sql.peer_count, params![peer, now.as_micros(), 1, 0, 0, 0, 0])?;
+                tx.execute(&tx.sql.peer_count, params![peer, newest, 1, 0, 0, 0, 0])?;
             }
             Ok(done)
         })
@@ -80,13 +82,18 @@ impl DedupStore for Sqlite {
         let (db, consumer, claim) = (self.clone(), consumer.clone(), claim.clone());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
-            let peer = job::find(tx, &consumer, &claim.key.source)?.id;
+            let peer = job::find(tx, &consumer, &claim.key.source)?;
+            let available = claim.available.unwrap_or(now);
+            if claim.available.is_some() && !is_plausible(available, &peer, now) {
+                return Ok(false);
+            }
             let row = Row {
                 status: InboxStatus::Processing,
                 topic: claim.topic.as_str(),
                 handler: Some(&claim.handler),
+                available,
             };
-            let claimed = insert(tx, peer, &claim.key, &row, claim.hash.as_ref(), now)?;
+            let claimed = insert(tx, peer.id, &claim.key, &row, claim.hash.as_ref(), now)?;
             crash_point!("dedup.claimed");
             Ok(claimed)
         })
@@ -172,6 +179,7 @@ struct Row<'a> {
     status: InboxStatus,
     topic: &'a str,
     handler: Option<&'a str>,
+    available: Timestamp,
 }
 
 fn insert(
@@ -191,6 +199,7 @@ fn insert(
         hash.map(ContentHash::as_bytes),
         now.as_micros(),
         row.handler,
+        row.available.as_micros(),
     ];
     Ok(tx.execute(&tx.sql.inbox_notice, values)? == 1)
 }
@@ -205,7 +214,7 @@ fn notice(
 ) -> Result<Noticed> {
     let now = db.options.clock.now();
     let peer = job::find(tx, consumer, &key.source)?.id;
-    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None };
+    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now };
     if insert(tx, peer, key, &seen, hash, now)? {
         crash_point!("dedup.noticed");
         tracing::debug!(message = %key, "not processed before");

@@ -219,6 +219,11 @@ fn check_date(available: Timestamp, peer: &Peer, now: Timestamp) -> std::result:
     Ok(())
 }
 
+/// Whether a message without a row may be handled, as far as its date goes.
+pub(super) fn is_plausible(available: Timestamp, peer: &Peer, now: Timestamp) -> bool {
+    check_date(available, peer, now).is_ok()
+}
+
 fn insert_claim(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,

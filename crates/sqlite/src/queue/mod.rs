@@ -23,7 +23,7 @@ pub(crate) use self::settle::bury_by_hand;
 use self::handle::HandleJob;
 use self::settle::Settle;
 use crate::writer::Class;
-use crate::{Sqlite, SqliteHandler};
+use crate::{Sqlite, SqliteHandler, SqliteTx};
 
 impl QueueStore for Sqlite {
     async fn enqueue_work(&self, queue: &Queue, work: &Work) -> Result<Enqueued> {
@@ -137,6 +137,16 @@ impl QueueStore for Sqlite {
 }
 
 impl Sqlite {
+    /// Queues a message within the caller's transaction: it is handled exactly if the caller's own rows are there. For
+    /// work of a service's own that is to be done later, once (ADR-05).
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the transaction is on another file; otherwise the statement's error.
+    pub fn enqueue_work_in(&self, tx: &mut SqliteTx<'_>, queue: &Queue, work: &Work) -> Result<Enqueued> {
+        self.check_tx(tx)?;
+        enqueue::enqueue(self, tx, &queue.consumer, work)
+    }
+
     async fn settle_work(
         &self,
         queue: &Queue,

@@ -8,15 +8,17 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use twobox_core::Stamp;
-use twobox_engine::receiver::{Receiver, Route};
+use twobox_core::ports::Queue;
+use twobox_engine::receiver::{OnError, Receiver, Route};
 use twobox_engine::relay::{DeadLetterCallback, Relay};
+use twobox_engine::worker::{Handling, Worker, WorkerOptions};
 use twobox_engine::{SystemTimer, Timer};
 
 use super::signal::{decode, encode};
-use super::{Context, Outbox, Signal, Twobox};
+use super::{Context, Inbox, Outbox, Signal, Twobox};
 use crate::{
     BoxError, Consumer, DeadLetter, Destination, Endpoint, Error, ErrorKind, HandlerResult, Listen, Message,
-    RelayOptions, Response, Result, Source, Sqlite, SqliteHandler, SqliteTx, SweepPlan, Transport,
+    Policy, RelayOptions, Response, Result, Source, Sqlite, SqliteHandler, SqliteTx, SweepPlan, Transport,
 };
 
 /// Builds a [`Twobox`]. Nothing is checked before [`build`](Self::build), which checks everything together.
@@ -27,7 +29,11 @@ pub struct Builder {
     consumer: Option<String>,
     destinations: Vec<(String, Arc<dyn Transport>)>,
     default_transport: Option<Arc<dyn Transport>>,
-    routes: Vec<(String, RouteOf)>,
+    pub(super) routes: Vec<(String, RouteOf)>,
+    pub(super) topics: Vec<(String, HandlingOf)>,
+    pub(super) claims: Claims,
+    retry: Option<Policy>,
+    worker: WorkerOptions,
     listeners: Vec<Arc<dyn Listen>>,
     relay: RelayOptions,
     sweep: SweepPlan,
@@ -38,7 +44,18 @@ pub struct Builder {
 }
 
 /// A route that is finished once the service's outbox exists.
-type RouteOf = Box<dyn FnOnce(&Outbox) -> Route<SqliteHandler> + Send>;
+pub(super) type RouteOf = Box<dyn FnOnce(&Outbox, &Claims) -> Route<SqliteHandler> + Send>;
+
+/// What a worker does with a topic, finished in the same way.
+pub(super) type HandlingOf = Box<dyn FnOnce(&Outbox) -> Handling<SqliteHandler> + Send>;
+
+/// How messages are claimed that are claimed first.
+#[derive(Clone, Debug)]
+pub(super) struct Claims {
+    pub(super) is_on: bool,
+    pub(super) on_error: OnError,
+    pub(super) consumer: Option<Consumer>,
+}
 
 impl Builder {
     pub(super) fn new(name: &str, db: &Sqlite) -> Self {
@@ -49,6 +66,10 @@ impl Builder {
             destinations: Vec::new(),
             default_transport: None,
             routes: Vec::new(),
+            topics: Vec::new(),
+            claims: Claims { is_on: true, on_error: OnError::default(), consumer: None },
+            retry: None,
+            worker: WorkerOptions::default(),
             listeners: Vec::new(),
             relay: RelayOptions::default(),
             sweep: SweepPlan::default(),
@@ -97,7 +118,7 @@ impl Builder {
         + Sync
         + 'static,
     ) -> Self {
-        let route: RouteOf = Box::new(move |outbox| {
+        let route: RouteOf = Box::new(move |outbox, _| {
             let outbox = outbox.clone();
             Route::Handler(SqliteHandler::new(move |tx, message| {
                 handler(tx, message, &Context::new(message, &outbox))
@@ -121,7 +142,7 @@ impl Builder {
         R: Serialize,
     {
         let prepare = Arc::new(prepare);
-        let route: RouteOf = Box::new(move |outbox| {
+        let route: RouteOf = Box::new(move |outbox, _| {
             let outbox = outbox.clone();
             Route::Prepared(Arc::new(move |message: Arc<Message>| {
                 let (prepare, outbox) = (Arc::clone(&prepare), outbox.clone());
@@ -180,6 +201,18 @@ impl Builder {
         self
     }
 
+    /// How often and when a queued message is tried again. Default: ten attempts, `min(2^n s, 60 s)` between them.
+    pub fn retry(mut self, policy: Policy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+
+    /// Limits of the worker that handles queued messages.
+    pub fn worker(mut self, options: WorkerOptions) -> Self {
+        self.worker = options;
+        self
+    }
+
     /// Where time comes from. Default: the machine.
     pub fn timer(mut self, timer: Arc<dyn Timer>) -> Self {
         self.timer = timer;
@@ -199,10 +232,21 @@ impl Builder {
             .payload_bytes_max(self.payload_bytes_max);
         let outbox = Outbox::new(self.db.clone(), stamp);
         let consumer = self.consumer.map_or_else(|| Ok(Consumer::from(&source)), Consumer::new)?;
-        let mut receiver = Receiver::builder(self.db.clone(), consumer, Arc::clone(&self.timer));
+        let mut receiver = Receiver::builder(self.db.clone(), consumer.clone(), Arc::clone(&self.timer));
+        let mut queue = Queue::new(consumer.clone());
+        queue.head_policy = self.relay.head_policy;
+        queue.retry = self.retry.unwrap_or(queue.retry);
+        let claims = Claims { consumer: Some(consumer), ..self.claims };
         for (endpoint, route) in self.routes {
-            receiver = receiver.route(Endpoint::new(endpoint)?, route(&outbox))?;
+            receiver = receiver.route(Endpoint::new(endpoint)?, route(&outbox, &claims))?;
         }
+        let mut topics = Vec::with_capacity(self.topics.len());
+        for (topic, handling) in self.topics {
+            let topic = Endpoint::new(topic)?;
+            receiver = receiver.route(topic.clone(), Route::Queued)?;
+            topics.push((topic, handling(&outbox)));
+        }
+        let inbox = Inbox::new(self.db.clone(), source.clone(), queue.clone(), self.payload_bytes_max);
         self.listeners.iter().try_for_each(|listener| listener.check())?;
         let mut destinations = Vec::with_capacity(self.destinations.len());
         for (destination, transport) in self.destinations {
@@ -212,6 +256,10 @@ impl Builder {
             db: self.db,
             source,
             outbox,
+            inbox,
+            queue,
+            topics,
+            worker: self.worker,
             receiver: receiver.build(),
             listeners: self.listeners,
             destinations,
@@ -222,7 +270,9 @@ impl Builder {
             callback: self.callback,
             timer: self.timer,
         };
-        let _: Relay<Sqlite> = service.relay()?; // refuses now what would fail later
+        // Refuses now what would fail later.
+        let _: Relay<Sqlite> = service.relay()?;
+        let _: Option<Worker<Sqlite>> = service.worker()?;
         Ok(service)
     }
 

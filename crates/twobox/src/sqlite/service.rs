@@ -5,17 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use twobox_core::ports::Queue;
 use twobox_engine::relay::{DeadLetterCallback, Relay};
+use twobox_engine::worker::{Handling, Worker, WorkerOptions};
 use twobox_engine::{InProcess, Receiver, Shutdown, ShutdownHandle, Sweeper, Timer};
 
-use super::{Builder, Outbox};
-use crate::{Destination, Listen, RelayOptions, Result, Source, Sqlite, SweepPlan, Transport};
+use super::{Builder, Inbox, Outbox};
+use crate::{
+    Destination, Endpoint, Listen, RelayOptions, Result, Source, Sqlite, SqliteHandler, SweepPlan, Transport,
+};
 
 /// A service: its outbox, its inbox and how they are run.
 pub struct Twobox {
     pub(super) db: Sqlite,
     pub(super) source: Source,
     pub(super) outbox: Outbox,
+    pub(super) inbox: Inbox,
+    pub(super) queue: Queue,
+    pub(super) topics: Vec<(Endpoint, Handling<SqliteHandler>)>,
+    pub(super) worker: WorkerOptions,
     pub(super) receiver: Receiver<Sqlite>,
     pub(super) listeners: Vec<Arc<dyn Listen>>,
     pub(super) destinations: Vec<(Destination, Arc<dyn Transport>)>,
@@ -39,6 +47,12 @@ impl Twobox {
         self.outbox.clone()
     }
 
+    /// The inbox: its queue, its dead letters, and dedup by hand.
+    #[must_use]
+    pub fn inbox(&self) -> Inbox {
+        self.inbox.clone()
+    }
+
     /// What handles incoming messages, for transports.
     #[must_use]
     pub fn receiver(&self) -> Receiver<Sqlite> {
@@ -51,7 +65,7 @@ impl Twobox {
         InProcess::to(self.receiver())
     }
 
-    /// Starts the relay, the sweeper and what listens on the current runtime. They stop when the result is shut down or dropped.
+    /// Starts the relay, the worker, the sweeper and what listens on the current runtime. They stop when the result is shut down or dropped.
     ///
     /// # Panics
     /// If called outside a tokio runtime.
@@ -64,6 +78,8 @@ impl Twobox {
             .interval(self.sweep_interval);
         let mut tasks =
             vec![tokio::spawn(relay.run(shutdown.clone())), tokio::spawn(sweeper.run(shutdown.clone()))];
+        let worker = self.worker().expect("build() has checked the same options");
+        tasks.extend(worker.map(|worker| tokio::spawn(worker.run(shutdown.clone()))));
         for listener in &self.listeners {
             let (name, receiver) = (Destination::from(&self.source), Arc::new(self.receiver()));
             let mut shutdown = shutdown.clone();
@@ -86,6 +102,18 @@ impl Twobox {
             relay = relay.on_dead_letter(Arc::clone(callback));
         }
         relay.options(self.relay.clone()).build()
+    }
+
+    /// What handles queued messages, if any are.
+    pub(super) fn worker(&self) -> Result<Option<Worker<Sqlite>>> {
+        let mut worker =
+            Worker::builder(self.db.clone(), self.queue.clone(), Arc::clone(&self.timer), &*self.db.random())
+                .options(self.worker.clone());
+        for (topic, handling) in &self.topics {
+            worker = worker.topic(topic.clone(), handling.clone())?;
+        }
+        let worker = worker.build()?;
+        Ok((!self.topics.is_empty()).then_some(worker))
     }
 }
 

@@ -1,0 +1,92 @@
+//! Mark before handle: the claim is committed, then the handler runs, outside of any transaction (CEB).
+//!
+//! It is a first half that claims, handles and notes the outcome; what the receiver does afterwards, in its
+//! transaction, is to read the outcome from the row and answer with it.
+
+use std::sync::Arc;
+
+use twobox_core::clock::BoxFuture;
+use twobox_core::ports::{ClaimFirst, ContentHash, DedupStore, InboxStore, MessageKey};
+use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point};
+
+use super::{Prepare, Route};
+use crate::sync::spawn;
+
+/// A handler that keeps its effects outside of the database.
+pub type ClaimedHandler =
+    Arc<dyn Fn(Arc<Message>) -> BoxFuture<'static, HandlerResult<Response>> + Send + Sync>;
+
+/// What becomes of the claim when the handler fails (CEB-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// It is kept, and the message is a dead letter: handled at most once. Default.
+    #[default]
+    Keep,
+    /// It is given back, and the sender tries again: handled at least once, unless the process dies meanwhile.
+    Release,
+}
+
+/// A route whose messages are claimed before they are handled. A claim that a process has left behind when it died is
+/// visible as unfinished, and can be released by age.
+pub fn claim_first<S: InboxStore + DedupStore>(
+    store: S,
+    consumer: Consumer,
+    name: &str,
+    on_error: OnError,
+    handler: ClaimedHandler,
+) -> Route<S::Handler> {
+    let claims = Arc::new(Claims { store, consumer, name: name.into(), on_error, handler });
+    let prepare: Prepare<S::Handler> = Arc::new(move |message| {
+        let claims = Arc::clone(&claims);
+        Box::pin(async move { claims.handle(message).await })
+    });
+    Route::Prepared(prepare)
+}
+
+struct Claims<S> {
+    store: S,
+    consumer: Consumer,
+    name: String,
+    on_error: OnError,
+    handler: ClaimedHandler,
+}
+
+impl<S: InboxStore + DedupStore> Claims<S> {
+    async fn handle(&self, message: Arc<Message>) -> HandlerResult<S::Handler> {
+        let key = MessageKey { source: message.source.clone(), id: message.id.clone() };
+        let claim = ClaimFirst {
+            key: key.clone(),
+            topic: message.endpoint.clone(),
+            handler: self.name.clone(),
+            hash: Some(ContentHash::sha256(message.payload.sha256())),
+            available: Some(message.available),
+        };
+        if !self.store.claim_first(&self.consumer, &claim).await? {
+            // Somebody has it or had it, or it is too old: the row says which. If it says nothing, it was released
+            // just now.
+            return Err(Refusal::retry("claimed by another delivery"));
+        }
+        crash_point!("claim.before-handler");
+        let handler = Arc::clone(&self.handler);
+        let outcome = spawn(async move { handler(message).await }).await;
+        crash_point!("claim.handled");
+        let refusal = match outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))) {
+            Ok(response) => {
+                self.store.mark_processed(&self.consumer, &key, &response).await?;
+                crash_point!("claim.noted");
+                return Ok(S::answering(response));
+            }
+            Err(refusal) => refusal,
+        };
+        match self.on_error {
+            OnError::Release if !refusal.is_reject() => {
+                self.store.release_claim(&self.consumer, &key).await?;
+            }
+            OnError::Keep | OnError::Release => {
+                self.store.mark_dead(&self.consumer, &key, refusal.error()).await?;
+            }
+        }
+        crash_point!("claim.noted");
+        Err(refusal)
+    }
+}

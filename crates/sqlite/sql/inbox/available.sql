@@ -1,0 +1,1 @@
+SELECT available_at FROM /*p*/inbox WHERE row_id = ?1;
