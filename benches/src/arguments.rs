@@ -11,6 +11,8 @@ use crate::e2e::Wire;
 pub(crate) enum Command {
     /// Everything about the store.
     Store(Arguments),
+    /// Everything about the work queue.
+    Queue(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
@@ -46,6 +48,7 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
     let (command, rest) = arguments.split_first()?;
     match (command.as_str(), rest) {
         ("store", options) => parse_options(options).map(Command::Store),
+        ("queue", options) => parse_options(options).map(Command::Queue),
         ("e2e", options) => parse_options(options).map(Command::E2e),
         ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),

@@ -156,7 +156,7 @@ fn on_connection(
     Ok(Enqueued { messages, per_second: per_second(messages, clock.monotonic() - start) })
 }
 
-fn against_raw(name: &'static str, target: Target, slices: &[Slice<Enqueued>]) -> Figure {
+pub(crate) fn against_raw(name: &'static str, target: Target, slices: &[Slice<Enqueued>]) -> Figure {
     let ratios: Vec<f64> = slices.iter().map(|slice| slice.value.per_second / slice.raw).collect();
     let rates: Vec<f64> = slices.iter().map(|slice| slice.value.per_second).collect();
     Figure::new(name, median(&ratios), Unit::TimesRaw)

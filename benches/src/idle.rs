@@ -37,7 +37,7 @@ pub(crate) async fn measure(lab: &mut Lab) -> Result<Figure> {
 }
 
 /// User and system time of all threads so far, finer than the ticks of `/proc/self/stat`.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())

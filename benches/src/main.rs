@@ -10,6 +10,7 @@ mod history;
 mod idle;
 mod lab;
 mod naive;
+mod queue;
 mod raw;
 mod report;
 mod sink;
@@ -29,9 +30,10 @@ use crate::report::Report;
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: twobox-bench store|e2e [--json] [--quick] [--count-syncs] [--dir DIR]
+usage: twobox-bench store|queue|e2e [--json] [--quick] [--count-syncs] [--dir DIR]
 
   store          what one database does
+  queue          what its inbox does as a work queue
   e2e            from one process to another, over HTTP
 
   --json         results for machines on standard output
@@ -58,6 +60,10 @@ fn run(command: &Command) -> Result<()> {
     match command {
         Command::Store(arguments) => {
             show(&runtime()?.block_on(store_report(arguments))?, arguments.json);
+            Ok(())
+        }
+        Command::Queue(arguments) => {
+            show(&runtime()?.block_on(queue_report(arguments))?, arguments.json);
             Ok(())
         }
         Command::E2e(arguments) => {
@@ -96,6 +102,15 @@ async fn store_report(arguments: &Arguments) -> Result<Report> {
     report.extend(drain::measure(&mut lab).await?);
     report.extend(history::measure(&mut lab).await?);
     report.extend([idle::measure(&mut lab).await?]);
+    report.raw(lab.raw_samples());
+    Ok(report)
+}
+
+async fn queue_report(arguments: &Arguments) -> Result<Report> {
+    let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
+    let mut lab = Lab::new(arguments.dir.as_deref(), plan)?;
+    let mut report = Report::new(arguments.quick);
+    report.extend(queue::measure(&mut lab).await?);
     report.raw(lab.raw_samples());
     Ok(report)
 }

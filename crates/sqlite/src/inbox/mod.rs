@@ -34,7 +34,11 @@ impl SqliteHandler {
         Self(Arc::new(handle))
     }
 
-    pub(crate) fn call(&self, tx: &mut SqliteTx<'_>, message: &Message) -> HandlerResult<Response> {
+    /// Runs it, for a handler that is made of another one.
+    ///
+    /// # Errors
+    /// The handler's own refusal.
+    pub fn call(&self, tx: &mut SqliteTx<'_>, message: &Message) -> HandlerResult<Response> {
         (self.0)(tx, message)
     }
 }
