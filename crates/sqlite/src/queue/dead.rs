@@ -44,7 +44,7 @@ fn find(
     let reason = filter.reason.map(Reason::as_str);
     let limit = super::count(limit);
     if let Some(id) = &filter.id {
-        let values = params![consumer.as_str(), id.as_str(), source, topic, reason, limit];
+        let values = params![consumer.as_str(), id.as_str(), source, topic, reason, limit, after.0, after.1];
         return connection.prepare_cached(&sql.queue_dead_by_id)?.query_map(values, letter)?.collect();
     }
     let values = params![after.0, after.1, consumer.as_str(), source, topic, reason, limit];
@@ -59,7 +59,7 @@ fn letter(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
         id: lossy(row, 2)?.unwrap_or_default(),
         topic: lossy(row, 3)?.unwrap_or_default(),
         ordering_key: lossy(row, 4)?,
-        // What was claimed first and then failed has none of its own.
+        // What was never queued has none of its own.
         reason: reason.unwrap_or(Reason::Rejected),
         error: lossy(row, 6)?,
         attempts: row.get(7)?,
