@@ -174,7 +174,6 @@ statements! {
     waiting_key = "outbox/waiting_key.sql";
     waiting_lane = "outbox/waiting_lane.sql";
     unannounced = "outbox/unannounced.sql";
-    inbox_available = "inbox/available.sql";
     inbox_notice = "inbox/notice.sql";
     inbox_touch = "inbox/touch.sql";
     inbox_take = "inbox/take.sql";
@@ -183,6 +182,7 @@ statements! {
     inbox_release_unfinished = "inbox/release_unfinished.sql";
     queue_bury = "queue/bury.sql";
     queue_bury_row = "queue/bury_row.sql";
+    queue_by_hand = "queue/by_hand.sql";
     queue_count_mismatch = "queue/count_mismatch.sql";
     queue_dead = "queue/dead.sql";
     queue_dead_by_id = "queue/dead_by_id.sql";

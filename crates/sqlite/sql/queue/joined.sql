@@ -1,1 +1,1 @@
-SELECT ordering_key, joined FROM /*p*/inbox_queue WHERE item_id = ?1;
+SELECT ordering_key, joined, attempts FROM /*p*/inbox_queue WHERE item_id = ?1;

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use rusqlite::params;
 use twobox_core::handler::shorten;
-use twobox_core::ports::{
-    ClaimFirst, ContentHash, DedupStore, InboxRecord, InboxStatus, MessageKey, Noticed, Unfinished,
-};
+use twobox_core::ports::{ClaimFirst, ContentHash, DedupStore, InboxStatus, MessageKey, Noticed, Unfinished};
 use twobox_core::{Consumer, Response, Result, Timestamp, crash_point};
 
-use super::handle::{check_response, is_plausible, record};
+use super::handle::{Placed, check_response, is_plausible, record};
 use super::job;
 use crate::queue::{Ended, mismatch, named};
 use crate::writer::Class;
@@ -30,9 +28,9 @@ impl DedupStore for Sqlite {
         let (db, consumer, key) = (self.clone(), consumer.clone(), key.clone());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now().as_micros();
-            let Some((_, row, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
-            let taken = tx.execute(&tx.sql.inbox_take, [row, now])? == 1;
-            Ok(taken || known.status == InboxStatus::Processing)
+            let Some((_, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            let taken = tx.execute(&tx.sql.inbox_take, [known.row, now])? == 1;
+            Ok(taken || known.record.status == InboxStatus::Processing)
         })
         .await
     }
@@ -47,16 +45,16 @@ impl DedupStore for Sqlite {
         let (db, consumer, key, response) = (self.clone(), consumer.clone(), key.clone(), response.clone());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
-            let Some((peer, row, _)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            let Some((peer, Placed { row, available, .. })) = find(tx, &consumer, &key)? else {
+                return Ok(false);
+            };
             let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
             let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
             crash_point!("dedup.processed");
             if done {
-                let newest = tx.query_optional(&tx.sql.inbox_available, [row], |row| row.get::<i64>(0))?;
-                let newest = newest.unwrap_or(i64::MIN);
                 let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
                 Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
-                tx.execute(&tx.sql.peer_count, params![peer, newest, 1, 0, 0, 0, 0])?;
+                tx.execute(&tx.sql.peer_count, params![peer, available, 1, 0, 0, 0, 0])?;
             }
             Ok(done)
         })
@@ -67,12 +65,11 @@ impl DedupStore for Sqlite {
         let (db, consumer, key, error) = (self.clone(), consumer.clone(), key.clone(), shorten(error));
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
-            let Some((peer, row, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
-            if matches!(known.status, InboxStatus::Done | InboxStatus::Dead | InboxStatus::Expired) {
+            let Some((peer, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
+            if matches!(known.record.status, InboxStatus::Done | InboxStatus::Dead | InboxStatus::Expired) {
                 return Ok(false);
             }
-            crate::queue::bury_by_hand(tx, (peer, row), &error, now)?;
-            tx.execute(&tx.sql.peer_count, params![peer, i64::MIN, 0, 0, 1, 0, 0])?;
+            crate::queue::bury_by_hand(tx, (peer, known.row), &error, now)?;
             Ok(true)
         })
         .await
@@ -163,15 +160,11 @@ impl DedupStore for Sqlite {
     }
 }
 
-/// The row of a message, if it is known: its peer, its place and what it says.
-fn find(
-    tx: &mut SqliteTx<'_>,
-    consumer: &Consumer,
-    key: &MessageKey,
-) -> Result<Option<(i64, i64, InboxRecord)>> {
+/// The row of a message, if it is known, and its peer.
+fn find(tx: &mut SqliteTx<'_>, consumer: &Consumer, key: &MessageKey) -> Result<Option<(i64, Placed)>> {
     let peer = job::find(tx, consumer, &key.source)?.id;
     let known = tx.note(record(tx.connection, tx.sql, peer, key.id.as_str()), "read an inbox row")?;
-    Ok(known.map(|known| (peer, known.row, known.record)))
+    Ok(known.map(|known| (peer, known)))
 }
 
 /// What a row says that is written by hand.

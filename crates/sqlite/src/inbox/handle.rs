@@ -332,6 +332,8 @@ fn one_row(changed: usize) -> Result<()> {
 /// A row with its place.
 pub(super) struct Placed {
     pub(super) row: i64,
+    /// The date of the message.
+    pub(super) available: i64,
     pub(super) record: InboxRecord,
 }
 
@@ -360,7 +362,7 @@ pub(super) fn record(
                     .map(|(content_type, body)| Response { content_type, body: Payload::new(body) }),
                 error: row.get(6)?,
             };
-            Ok(Placed { row: row.get(9)?, record })
+            Ok(Placed { row: row.get(9)?, available: row.get(10)?, record })
         })
         .optional()
 }

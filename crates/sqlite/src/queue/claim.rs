@@ -15,9 +15,13 @@ use crate::{Sqlite, SqliteTx};
 /// What a worker left that died, or stood still for longer than its lease.
 pub(super) const CRASHED: &str = "its worker stopped, or took longer than its lease, while handling it";
 
+/// Most messages that one claim sets aside, so that it does not hold the writer for long (S18).
+const ASIDE_MAX: usize = 500;
+
 /// A row that is ready, beside its message.
 struct Ready {
     item: i64,
+    ready: i64,
     message: Result<std::sync::Arc<Message>, String>,
     /// The key as it is stored, also of a row that cannot be decoded.
     key: Option<String>,
@@ -39,19 +43,23 @@ pub(super) fn claim(
     claim: &Claim,
 ) -> Result<Vec<Claimed>> {
     let now = db.options.clock.now();
-    let mut claimed = Vec::new();
-    for scheduled in [true, false] {
-        // What turns out to be over takes no place: look again until there is enough or nothing left.
-        loop {
-            let room = claim.limit() - claimed.len();
-            let ready = ready(tx, queue, scheduled, now, room)?;
-            let found = ready.len();
-            for row in ready {
-                claimed.extend(take(db, tx, queue, claim, row, now)?);
-            }
-            if found == 0 || claimed.len() == claim.limit() {
-                break;
-            }
+    let (mut claimed, mut aside) = (Vec::new(), 0);
+    // What turns out to be over, or to have to wait, takes no place: look again until there is enough or nothing left.
+    while claimed.len() < claim.limit() {
+        let (room, before) = (claim.limit() - claimed.len(), claimed.len());
+        let ready = ready(tx, queue, now, room)?;
+        let found = ready.len();
+        for row in ready {
+            claimed.extend(take(db, tx, queue, claim, row, now)?);
+        }
+        let taken = claimed.len() - before;
+        aside += found - taken;
+        if found < room && taken == found {
+            break;
+        }
+        if aside >= ASIDE_MAX {
+            tx.note_work(); // there may be more, for whoever asks next
+            break;
         }
     }
     crash_point!("queue.claimed");
@@ -59,7 +67,16 @@ pub(super) fn claim(
     Ok(claimed)
 }
 
-fn ready(
+/// What is ready, the longest first, whether it was scheduled or not.
+fn ready(tx: &mut SqliteTx<'_>, queue: &Queue, now: Timestamp, room: usize) -> Result<Vec<Ready>> {
+    let mut ready = ready_of(tx, queue, true, now, room)?;
+    ready.extend(ready_of(tx, queue, false, now, room)?);
+    ready.sort_by_key(|row| (row.ready, row.item));
+    ready.truncate(room);
+    Ok(ready)
+}
+
+fn ready_of(
     tx: &mut SqliteTx<'_>,
     queue: &Queue,
     scheduled: bool,
@@ -73,6 +90,7 @@ fn ready(
         let replay = row.get(22).unwrap_or(0);
         Ok(Ready {
             item: row.get(0)?,
+            ready: row.get(23)?,
             message: decoder.message(row, replay).map_err(|undecodable| undecodable.error),
             key: crate::row::lossy(row, 9)?,
             attempts: row.get(14)?,
@@ -115,8 +133,11 @@ fn take(
     let ended = Ended { peer: row.peer, key: row.key.as_deref() };
     if let Some((reason, error)) = over {
         let death = Death { reason, error: &error, attempts, holds: holds(queue, reason) };
-        bury(tx, row.item, &death, now)?;
-        ended.died(tx, queue, &error, now)?;
+        bury(tx, (row.peer, row.item), &death, now)?;
+        // What has not joined its key yet was not its head.
+        if row.joined.is_some() {
+            ended.died(tx, queue, &error, now)?;
+        }
         return Ok(None);
     }
     let Ok(message) = row.message else { return Ok(None) };

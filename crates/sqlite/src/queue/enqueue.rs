@@ -1,24 +1,21 @@
 //! Queueing: new messages, and what happens to known ones (IBX §6.2).
 
 use rusqlite::params;
-use twobox_core::ports::{ContentHash, Enqueued, InboxStatus, Work};
+use twobox_core::ports::{ContentHash, Enqueued, InboxStatus, LEASE_MAX, Queue, Work};
 use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Timestamp, crash_point};
 
-use super::keys;
+use super::claim::CRASHED;
+use super::keys::{self, Ended};
+use super::settle::{Held, failed};
 use crate::inbox::handle::hash;
 use crate::inbox::job;
 use crate::{Sqlite, SqliteTx};
 
 /// Queues a message, or does to a known one what its state allows.
-pub(super) fn enqueue(
-    db: &Sqlite,
-    tx: &mut SqliteTx<'_>,
-    consumer: &Consumer,
-    work: &Work,
-) -> Result<Enqueued> {
+pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &Work) -> Result<Enqueued> {
     let now = db.options.clock.now();
     let message = &work.message;
-    let peer = job::find(tx, consumer, &message.source)?.id;
+    let peer = job::find(tx, &queue.consumer, &message.source)?.id;
     let computed;
     let hash = match &work.hash {
         Some(hash) => hash,
@@ -37,25 +34,50 @@ pub(super) fn enqueue(
             message.message_type.as_str(),
             named(hash),
             hash.as_bytes(),
-            now.as_micros(),
+            Times::of(message, now).ready,
             now.as_micros(),
         ],
     )?;
     if inserted == 1 {
         let row = tx.connection.last_insert_rowid();
         crash_point!("queue.row-written");
-        insert(tx, consumer, (peer, row), message, now)?;
+        insert(tx, &queue.consumer, (peer, row), message, now)?;
         crash_point!("queue.inserted");
         return Ok(Enqueued::New);
     }
     let known = known(tx, peer, message.id.as_str())?;
-    let differs = known.hash.as_ref().is_some_and(|known| known.differs_from(hash));
-    again(tx, consumer, (peer, &known), message, hash, now).and_then(|enqueued| {
-        if differs {
-            note_mismatch(tx, peer, message)?;
-        }
-        Ok(enqueued)
-    })
+    if known.hash.as_ref().is_some_and(|known| known.differs_from(hash)) {
+        mismatch(tx, peer, message.source.as_str(), message.id.as_str())?;
+    }
+    if known.status == InboxStatus::Done {
+        return Ok(Enqueued::Done);
+    }
+    // One that ends implausibly late was written by a clock that has jumped since (S13).
+    let is_current = |until| until > now.as_micros() && until <= now.plus(LEASE_MAX).as_micros();
+    if known.lease_until.is_some_and(is_current) {
+        let values = params![known.row, now.as_micros(), named(hash), hash.as_bytes()];
+        tx.execute(&tx.sql.inbox_touch, values)?;
+        return Ok(Enqueued::Leased);
+    }
+    let known = take_back(db, tx, queue, (peer, known), message.id.as_str(), now)?;
+    again(tx, &queue.consumer, (peer, &known), message, hash, now)
+}
+
+/// Ends a lease that is over, as the next claim would: whoever has it must not settle what it has not seen.
+fn take_back(
+    db: &Sqlite,
+    tx: &mut SqliteTx<'_>,
+    queue: &Queue,
+    (peer, found): (i64, Known),
+    id: &str,
+    now: Timestamp,
+) -> Result<Known> {
+    if found.lease_until.is_none() {
+        return Ok(found);
+    }
+    let held = Held { attempts: found.attempts, peer, key: found.key };
+    failed(db, tx, queue, (found.row, &held), (Some(CRASHED), None), now)?;
+    known(tx, peer, id)
 }
 
 /// What is known about a message.
@@ -65,6 +87,8 @@ struct Known {
     hash: Option<ContentHash>,
     is_queued: bool,
     lease_until: Option<i64>,
+    attempts: u32,
+    key: Option<String>,
 }
 
 fn known(tx: &mut SqliteTx<'_>, peer: i64, id: &str) -> Result<Known> {
@@ -75,12 +99,14 @@ fn known(tx: &mut SqliteTx<'_>, peer: i64, id: &str) -> Result<Known> {
             hash: hash(row.get(2)?, row.get(3)?),
             is_queued: row.get(4)?,
             lease_until: row.get(5)?,
+            attempts: row.get::<Option<u32>>(6)?.unwrap_or(0),
+            key: row.get(7)?,
         })
     })?;
     known.ok_or_else(|| Error::new(ErrorKind::Statement, "an inbox row vanished while it was read"))
 }
 
-/// A known message is queued again (IBX-028, IBX-029).
+/// A known message that nobody has is queued again (IBX-029).
 fn again(
     tx: &mut SqliteTx<'_>,
     consumer: &Consumer,
@@ -89,18 +115,15 @@ fn again(
     hash: &ContentHash,
     now: Timestamp,
 ) -> Result<Enqueued> {
-    let is_leased = known.lease_until.is_some_and(|until| until > now.as_micros());
-    if known.status == InboxStatus::Done {
-        return Ok(Enqueued::Done);
-    }
-    if is_leased {
-        tx.execute(&tx.sql.inbox_touch, params![known.row, now.as_micros(), named(hash), hash.as_bytes()])?;
-        return Ok(Enqueued::Leased);
-    }
-    let values = params![known.row, message.endpoint.as_str(), named(hash), hash.as_bytes(), now.as_micros()];
+    let times = Times::of(message, now);
+    let (topic, now_micros) = (message.endpoint.as_str(), now.as_micros());
+    let values = params![known.row, topic, named(hash), hash.as_bytes(), now_micros, times.ready];
     tx.execute(&tx.sql.queue_renew_row, values)?;
     if known.is_queued {
-        update(tx, known.row, message, now)?;
+        update(tx, known.row, message, &times)?;
+        if times.scheduled {
+            Ended { peer, key: known.key.as_deref() }.promote(tx, now)?;
+        }
     } else if known.status != InboxStatus::Dead {
         store(tx, consumer, (peer, known.row), message, now)?;
         return Ok(Enqueued::New);
@@ -110,11 +133,6 @@ fn again(
 }
 
 /// Visible and counted, but no error (IBX-008).
-pub(crate) fn note_mismatch(tx: &mut SqliteTx<'_>, peer: i64, message: &Message) -> Result<()> {
-    mismatch(tx, peer, message.source.as_str(), message.id.as_str())
-}
-
-/// As [`note_mismatch`], by names.
 pub(crate) fn mismatch(tx: &mut SqliteTx<'_>, peer: i64, source: &str, id: &str) -> Result<()> {
     tracing::warn!(source, message_id = id, "a message was received again with another content");
     tx.execute(&tx.sql.queue_count_mismatch, [peer]).map(drop)
@@ -183,8 +201,7 @@ fn insert(
     Ok(())
 }
 
-fn update(tx: &mut SqliteTx<'_>, row: i64, message: &Message, now: Timestamp) -> Result<()> {
-    let times = Times::of(message, now);
+fn update(tx: &mut SqliteTx<'_>, row: i64, message: &Message, times: &Times) -> Result<()> {
     let headers = (!message.headers.is_empty()).then(|| message.headers.to_json());
     tx.execute(
         &tx.sql.queue_update,

@@ -1,15 +1,12 @@
 //! Claimed messages as a job of the writer: each handler's effects and the fenced end in one transaction.
 
-use std::collections::BTreeMap;
-
-use rusqlite::params;
 use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{Handled, Job as Claimed, OwnerToken, Queue};
 use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point};
 
-use super::settle::{die, failed, finish, held};
+use super::settle::{Tally, die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
 use crate::writer::{Budget, Class, Job, Progress};
 use crate::{Sqlite, SqliteHandler, SqliteTx};
@@ -23,8 +20,8 @@ pub(super) struct HandleJob {
     handled: Vec<Handled>,
     /// How many of them are committed.
     committed: usize,
-    /// What this group adds to the counters: done, dead, newest date, by peer.
-    counts: BTreeMap<i64, (i64, i64, i64)>,
+    /// What this group adds to the counters.
+    tally: Tally,
     reply: oneshot::Sender<Result<Vec<Handled>>>,
 }
 
@@ -50,43 +47,37 @@ impl HandleJob {
         let (reply, receiver) = oneshot::channel();
         let handled = Vec::with_capacity(jobs.len());
         let (db, queue) = (db.clone(), queue.clone());
-        (Self { db, queue, owner, jobs, handled, committed: 0, counts: BTreeMap::new(), reply }, receiver)
+        (Self { db, queue, owner, jobs, handled, committed: 0, tally: Tally::default(), reply }, receiver)
     }
 
     fn next(&mut self, tx: &mut SqliteTx<'_>) {
         let now = self.db.options.clock.now();
         let claimed = &self.jobs[self.handled.len()];
         let outcome = tx.isolate(|tx| self.attempt(tx, claimed, now));
-        let (handled, peer) = match outcome {
-            Ok((response, peer)) => (Handled::Done(response), Some(peer)),
-            Err(Undo::Lost) => (Handled::LeaseLost, None),
+        let handled = match outcome {
+            Ok((response, peer, available)) => {
+                self.tally.done(peer, available);
+                Handled::Done(response)
+            }
+            Err(Undo::Lost) => Handled::LeaseLost,
             Err(Undo::Failed(refusal)) => {
                 let settled = tx.savepoint(|tx| self.settle(tx, claimed, &refusal, now));
-                settled.unwrap_or_else(|error: Error| {
-                    (Handled::Retried { error: shorten(&error.chain()) }, None)
-                })
+                settled.unwrap_or_else(|error: Error| Handled::Retried { error: shorten(&error.chain()) })
             }
         };
-        if let Some(peer) = peer {
-            let counts = self.counts.entry(peer).or_insert((0, 0, i64::MIN));
-            match &handled {
-                Handled::Done(_) => counts.0 += 1,
-                Handled::Died { .. } => counts.1 += 1,
-                Handled::Retried { .. } | Handled::LeaseLost => {}
-            }
-            counts.2 = counts.2.max(claimed.message.available.as_micros());
-        }
         self.handled.push(handled);
     }
 
-    /// The handler, then the fenced end: both or none.
+    /// The handler, then the fenced end: both or none. Returns what is counted beside the response: peer and date.
     fn attempt(
         &self,
         tx: &mut SqliteTx<'_>,
         claimed: &Claimed<SqliteHandler>,
         now: Timestamp,
-    ) -> std::result::Result<(Response, i64), Undo> {
-        let Some(held) = held(tx, self.owner, &claimed.lease)? else { return Err(Undo::Lost) };
+    ) -> std::result::Result<(Response, i64, i64), Undo> {
+        let Some((held, available)) = held(tx, self.owner, &claimed.lease)? else {
+            return Err(Undo::Lost);
+        };
         crash_point!("queue.before-handler");
         let response = run(&claimed.handler, tx, &claimed.message).map_err(Undo::Failed)?;
         crash_point!("queue.handled");
@@ -94,7 +85,7 @@ impl HandleJob {
         if !finish(tx, (self.owner, &claimed.lease), &held, &response, now)? {
             return Err(Undo::Lost);
         }
-        Ok((response, held.peer))
+        Ok((response, held.peer, available))
     }
 
     /// What a refusal means to the message. Its effects are undone.
@@ -104,9 +95,9 @@ impl HandleJob {
         claimed: &Claimed<SqliteHandler>,
         refusal: &Refusal,
         now: Timestamp,
-    ) -> Result<(Handled, Option<i64>)> {
+    ) -> Result<Handled> {
         let error = refusal.error().to_owned();
-        let Some(held) = held(tx, self.owner, &claimed.lease)? else { return Ok((Handled::LeaseLost, None)) };
+        let Some((held, _)) = held(tx, self.owner, &claimed.lease)? else { return Ok(Handled::LeaseLost) };
         let item = (claimed.lease.place, &held);
         let died = if refusal.is_reject() {
             die(tx, &self.queue, item, (Reason::Rejected, &error, held.attempts.saturating_add(1)), now)?;
@@ -115,16 +106,7 @@ impl HandleJob {
             let delay = refusal.after().filter(|delay| !delay.is_zero());
             failed(&self.db, tx, &self.queue, item, (Some(&error), delay), now)?
         };
-        let handled = if died { Handled::Died { error } } else { Handled::Retried { error } };
-        Ok((handled, Some(held.peer)))
-    }
-
-    /// Writes what this group adds to the counters, in the group's transaction.
-    fn flush(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
-        for (peer, (done, dead, newest)) in std::mem::take(&mut self.counts) {
-            tx.execute(&tx.sql.peer_count, params![peer, newest, done, 0, dead, 0, 0])?;
-        }
-        Ok(())
+        Ok(if died { Handled::Died { error } } else { Handled::Retried { error } })
     }
 
     fn progress(&self) -> Progress {
@@ -148,7 +130,7 @@ impl Job for HandleJob {
             }
         }
         crash_point!("queue.before-commit");
-        if let Err(error) = self.flush(tx) {
+        if let Err(error) = self.tally.write(tx) {
             tracing::warn!(error = %error.chain(), "cannot count queued messages");
         }
         self.progress()
@@ -160,7 +142,7 @@ impl Job for HandleJob {
 
     fn rolled_back(&mut self) {
         self.handled.truncate(self.committed);
-        self.counts.clear();
+        self.tally.clear();
     }
 
     fn is_single(&self) -> bool {

@@ -44,7 +44,7 @@ impl Ended<'_> {
             })?;
             for (item, attempts) in rest {
                 let death = Death { reason: Reason::KeyFailed, error: &error, attempts, holds: false };
-                bury(tx, item, &death, now)?;
+                bury(tx, (self.peer, item), &death, now)?;
             }
         }
         self.promote(tx, now)

@@ -21,14 +21,14 @@ pub(crate) use self::keys::Ended;
 pub(crate) use self::settle::bury_by_hand;
 
 use self::handle::HandleJob;
-use self::settle::Settle;
+use self::settle::{Settle, Tally};
 use crate::writer::Class;
 use crate::{Sqlite, SqliteHandler, SqliteTx};
 
 impl QueueStore for Sqlite {
     async fn enqueue_work(&self, queue: &Queue, work: &Work) -> Result<Enqueued> {
-        let (db, consumer, work) = (self.clone(), queue.consumer.clone(), work.clone());
-        self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &consumer, &work)).await
+        let (db, queue, work) = (self.clone(), queue.clone(), work.clone());
+        self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &work)).await
     }
 
     async fn claim(&self, queue: &Queue, claim: &Claim) -> Result<Vec<Claimed>> {
@@ -160,10 +160,12 @@ impl Sqlite {
         let (db, queue, leases) = (self.clone(), queue.clone(), leases.to_vec());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
-            let mut settled = 0;
+            let (mut settled, mut tally) = (0, Tally::default());
             for lease in &leases {
-                settled += u64::from(settle::settle(&db, tx, &queue, (owner, lease), &settle, now)?);
+                let tallied = (&mut tally, now);
+                settled += u64::from(settle::settle(&db, tx, &queue, (owner, lease), &settle, tallied)?);
             }
+            tally.write(tx)?;
             Ok(settled)
         })
         .await

@@ -1,5 +1,6 @@
 //! Settling what was claimed: done, again, never (IBX §6.4–6.7). Only while the lease is current (S5).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -29,6 +30,31 @@ pub(super) struct Held {
     pub(super) key: Option<String>,
 }
 
+/// What is done, to be added to the counters of its peers: how many, and the newest date among them, by peer.
+#[derive(Default)]
+pub(super) struct Tally(BTreeMap<i64, (i64, i64)>);
+
+impl Tally {
+    /// Counts a message that is done. The date is that of its row: from it the watermark is derived (S9).
+    pub(super) fn done(&mut self, peer: i64, available: i64) {
+        let (done, newest) = self.0.entry(peer).or_insert((0, i64::MIN));
+        *done += 1;
+        *newest = available.max(*newest);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Writes the counters, in the transaction of what they count.
+    pub(super) fn write(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
+        for (peer, (done, newest)) in std::mem::take(&mut self.0) {
+            tx.execute(&tx.sql.peer_count, params![peer, newest, done, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+}
+
 /// How a message dies.
 pub(super) struct Death<'a> {
     pub(super) reason: Reason,
@@ -45,11 +71,17 @@ pub(super) fn settle(
     queue: &Queue,
     (owner, lease): (OwnerToken, &WorkLease),
     settle: &Settle,
-    now: Timestamp,
+    (tally, now): (&mut Tally, Timestamp),
 ) -> Result<bool> {
-    let Some(held) = held(tx, owner, lease)? else { return Ok(false) };
+    let Some((held, available)) = held(tx, owner, lease)? else { return Ok(false) };
     match settle {
-        Settle::Done => return finish(tx, (owner, lease), &held, &Response::empty(), now),
+        Settle::Done => {
+            let done = finish(tx, (owner, lease), &held, &Response::empty(), now)?;
+            if done {
+                tally.done(held.peer, available);
+            }
+            return Ok(done);
+        }
         Settle::Untried => {
             let values =
                 params![lease.place, now.as_micros(), false, held.attempts, None::<&str>, None::<i64>];
@@ -69,11 +101,16 @@ pub(super) fn settle(
     Ok(true)
 }
 
-/// What the lease is for, if it is current.
-pub(super) fn held(tx: &mut SqliteTx<'_>, owner: OwnerToken, lease: &WorkLease) -> Result<Option<Held>> {
+/// What the lease is for, and the date of the message's row, if it is current.
+pub(super) fn held(
+    tx: &mut SqliteTx<'_>,
+    owner: OwnerToken,
+    lease: &WorkLease,
+) -> Result<Option<(Held, i64)>> {
     let values = params![lease.place, token(lease), owner.as_bytes(), lease.key.id.as_str()];
     tx.query_optional(&tx.sql.queue_held, values, |row| {
-        Ok(Held { attempts: row.get(0)?, peer: row.get(1)?, key: row.get(2)? })
+        let held = Held { attempts: row.get(0)?, peer: row.get(1)?, key: row.get(2)? };
+        Ok((held, row.get(3)?))
     })
 }
 
@@ -141,7 +178,7 @@ pub(super) fn die(
     now: Timestamp,
 ) -> Result<()> {
     let death = Death { reason, error, attempts, holds: holds(queue, reason) };
-    bury(tx, item, &death, now)?;
+    bury(tx, (held.peer, item), &death, now)?;
     Ended { peer: held.peer, key: held.key.as_deref() }.died(tx, queue, error, now)
 }
 
@@ -151,8 +188,13 @@ pub(super) fn holds(queue: &Queue, reason: Reason) -> bool {
     queue.head_policy == HeadPolicy::Block && reason != Reason::Undecodable
 }
 
-/// Writes a death.
-pub(super) fn bury(tx: &mut SqliteTx<'_>, item: i64, death: &Death<'_>, now: Timestamp) -> Result<()> {
+/// Writes a death, and counts it.
+pub(super) fn bury(
+    tx: &mut SqliteTx<'_>,
+    (peer, item): (i64, i64),
+    death: &Death<'_>,
+    now: Timestamp,
+) -> Result<()> {
     let (state, status) = match death.reason {
         Reason::Expired => ("Expired", InboxStatus::Expired),
         _ => ("Dead", InboxStatus::Dead),
@@ -163,6 +205,7 @@ pub(super) fn bury(tx: &mut SqliteTx<'_>, item: i64, death: &Death<'_>, now: Tim
     tx.execute(&tx.sql.queue_bury, values)?;
     crash_point!("queue.buried");
     tx.execute(&tx.sql.queue_bury_row, params![item, status.as_str(), now, error])?;
+    tx.execute(&tx.sql.peer_count, params![peer, i64::MIN, 0, 0, 1, 0, 0])?;
     tracing::warn!(item, %reason, attempts, "a queued message is a dead letter now");
     Ok(())
 }
@@ -174,9 +217,15 @@ pub(crate) fn bury_by_hand(
     error: &str,
     now: Timestamp,
 ) -> Result<()> {
-    let found = tx.query_optional(&tx.sql.queue_joined, [row], |row| row.get::<Option<String>>(0))?;
-    bury(tx, row, &Death { reason: Reason::Rejected, error, attempts: 1, holds: false }, now)?;
-    Ended { peer, key: found.flatten().as_deref() }.promote(tx, now)
+    let queued = tx.query_optional(&tx.sql.queue_joined, [row], |row| {
+        Ok((row.get::<Option<String>>(0)?, row.get::<u32>(2)?))
+    })?;
+    if queued.is_none() {
+        tx.execute(&tx.sql.queue_by_hand, [row])?;
+    }
+    let (key, attempts) = queued.unwrap_or_default();
+    bury(tx, (peer, row), &Death { reason: Reason::Rejected, error, attempts, holds: false }, now)?;
+    Ended { peer, key: key.as_deref() }.promote(tx, now)
 }
 
 pub(super) fn renew(
@@ -210,7 +259,10 @@ pub(super) fn reap(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, limit: usi
     }
     crash_point!("queue.reaped");
     let too_far = now.plus(queue.retry.delay_max()).as_micros();
-    tx.execute(&tx.sql.queue_too_far, params![queue.consumer.as_str(), bounds.0, too_far])?;
+    let values = params![queue.consumer.as_str(), bounds.0, too_far, super::count(limit)];
+    if tx.execute(&tx.sql.queue_too_far, values)? > 0 {
+        tx.note_work();
+    }
     if !overdue.is_empty() {
         tracing::info!(consumer = %queue.consumer, messages = overdue.len(), "took leases back that were over");
     }
