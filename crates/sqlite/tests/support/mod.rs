@@ -87,6 +87,14 @@ impl StoreFixture for SqliteFixture {
         self.db.transaction::<_, twobox_core::Error, _>(insert).await.unwrap();
     }
 
+    async fn spoil_work(&self, id: &str) {
+        let id = id.to_owned();
+        let sql = "UPDATE inbox_queue SET headers = 'no json' WHERE message_id = ?1";
+        let spoil = move |tx: &mut SqliteTx<'_>| tx.execute(sql, [&id]);
+        let spoilt = self.db.transaction::<_, twobox_core::Error, _>(spoil).await.unwrap();
+        assert_eq!(spoilt, 1, "there is no such row");
+    }
+
     fn handler(&self, script: HandlerScript) -> SqliteHandler {
         let (db, stamp) = (self.db.clone(), self.stamp());
         SqliteHandler::new(move |tx, message| {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use twobox_core::message::JSON;
 use twobox_core::ports::{
-    Answer, Delivery, InboxStore, LaneLease, LaneStore, LogEntry, LogStore, OutboxStore, ReadLog, Settlement,
-    SweepStore, TakeLanes, Treatment,
+    Answer, DedupStore, Delivery, InboxStore, LaneLease, LaneStore, LogEntry, LogStore, OutboxStore,
+    QueueStore, ReadLog, Settlement, SweepStore, TakeLanes, Treatment,
 };
 use twobox_core::{
     Clock, Consumer, Destination, Headers, Message, MessageType, OrderingKey, Payload, Random, Result, Source,
@@ -41,7 +41,7 @@ type Position<F> = <<F as StoreFixture>::Store as LaneStore>::Position;
 /// A store under test: empty, migrated, with a table for the effects of handlers.
 pub trait StoreFixture: Sized + Send + Sync {
     /// The store.
-    type Store: OutboxStore + InboxStore + SweepStore;
+    type Store: OutboxStore + InboxStore + QueueStore + DedupStore + SweepStore;
 
     /// Opens a new, empty store that dates everything with this clock.
     fn start(clock: Arc<ManualClock>, random: Arc<dyn Random>) -> impl Future<Output = Self> + Send;
@@ -67,6 +67,9 @@ pub trait StoreFixture: Sized + Send + Sync {
         source: &Source,
         destination: &Destination,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Makes the row of a queued message one that cannot be decoded.
+    fn spoil_work(&self, id: &str) -> impl Future<Output = ()> + Send;
 
     /// A handler that does what the script says.
     fn handler(&self, script: HandlerScript) -> <Self::Store as InboxStore>::Handler;

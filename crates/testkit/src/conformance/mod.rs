@@ -3,12 +3,22 @@
 //! A store's `tests/conformance.rs` is one line: `twobox_testkit::store_conformance!(MyFixture);`. A change of
 //! behaviour starts here.
 
+pub mod claim;
+pub mod claim_first;
+pub mod dead_work;
+pub mod dedup;
+pub mod enqueue;
 mod fixture;
 pub mod inbox;
 pub mod lanes;
+pub mod queue_handle;
+pub mod queue_keys;
+pub mod queue_wire;
 pub mod replay;
+pub mod settle;
 pub mod sweep;
 pub mod waiting;
+mod worker;
 
 pub use self::fixture::{HandlerScript, StoreFixture};
 
@@ -52,6 +62,64 @@ macro_rules! store_conformance {
             sweep: rf_12_only_old_sent_messages_are_trimmed, s18_sweeping_goes_in_small_batches,
                 s9_purging_raises_the_watermark_with_it, s18_dead_letters_are_never_swept,
                 s9_the_watermark_never_falls, l11_a_held_lane_pins_nobody_elses_log;
+            dedup: ibx_002_ibx_003_ibx_004_seen_until_it_is_done, ibx_001_the_key_is_source_and_id,
+                ibx_005_seen_again_is_noted, ibx_006_callers_at_once_leave_one_record,
+                ibx_007_ibx_008_another_content_is_told, ibx_8_4_ibx_129_a_hash_keeps_its_algorithm,
+                ibx_marks_apply_to_what_is_open, ibx_8_2_dead_by_hand_is_a_dead_letter,
+                ibx_047_processed_by_hand_is_not_claimed, ibx_013_records_survive_a_reopening;
+            claim_first: ceb_1_ceb_6_one_of_many_wins, ceb_1_ceb_6_duplicates_are_skipped,
+                ceb_2_ceb_6_a_claim_is_released_or_kept, ceb_2_a_kept_claim_that_failed_is_a_dead_letter,
+                ceb_3_a_claim_says_who_what_and_when, ceb_2_what_nobody_finished_is_visible_and_released_by_age,
+                ceb_2_releasing_never_touches_the_queue, ceb_5_ceb_6_cleanup_keeps_what_is_not_done;
+            enqueue: ibx_013_ibx_027_a_new_message_is_durable_and_untried, ibx_025_ibx_026_when_it_was_seen,
+                ibx_014_queued_again_is_one_message, ibx_001_another_source_is_another_message,
+                ibx_019_ibx_022_ibx_118_any_payload_is_carried, ibx_020_ibx_021_topics_are_what_they_are,
+                ibx_023_ibx_024_not_before_it_is_due, ibx_028_done_is_not_queued_again,
+                ibx_029_seen_and_waiting_messages_are_updated, ibx_029_an_update_is_no_way_around_the_back_off,
+                ibx_029_a_leased_message_is_left_alone, ibx_029_s5_an_update_ends_a_lease_that_is_over,
+                ibx_029_a_dead_message_is_updated_and_stays_dead, ibx_129_the_hash_is_made_for_the_caller,
+                l5_an_update_to_later_leaves_the_key, a_queued_message_wakes_whoever_watches,
+                ibx_119_ibx_120_recommended_sizes_work;
+            claim: ibx_034_ibx_035_ibx_036_a_claim_is_a_lease, ibx_037_ibx_039_as_many_as_asked_for,
+                ibx_039_the_longest_due_come_first_scheduled_or_not, ibx_033_ibx_106_a_lease_is_exclusive,
+                ibx_030_ibx_103_ibx_106_workers_at_once_share_the_messages,
+                ibx_031_ibx_038_only_open_messages_are_claimed, ibx_032_ibx_042_the_back_off_is_kept,
+                s6_ibx_083_a_crashed_worker_is_an_attempt, s5_a_lease_of_an_earlier_claim_settles_nothing,
+                ibx_8_3_expired_messages_are_set_aside, s18_a_claim_buries_a_little_at_a_time,
+                s19_an_undecodable_message_is_a_dead_letter, s13_a_clock_that_jumps_back_parks_nothing,
+                s13_s18_what_was_parked_comes_back_in_parts, s13_what_was_scheduled_stays_scheduled, ibx_082_ibx_084_the_policy_can_be_chosen;
+            settle: ibx_044_ibx_047_ibx_049_acknowledged_is_done,
+                ibx_046_ibx_055_ibx_063_strangers_settle_nothing, ibx_048_ibx_059_ibx_066_nothing_is_a_no_op,
+                ibx_050_ibx_051_ibx_056_ibx_057_abandoned_comes_back,
+                ibx_052_ibx_080_ibx_081_ibx_083_the_default_back_off, ibx_053_ibx_058_a_delay_of_ones_own,
+                ibx_060_ibx_061_ibx_064_ibx_065_failed_is_dead, ibx_given_back_is_not_charged,
+                ibx_034_a_lease_is_prolonged, ibx_068_ibx_069_ibx_070_reaped_messages_come_back,
+                ibx_071_ibx_083_reaping_touches_only_leases, ibx_101_reaping_is_bounded,
+                ibx_102_many_are_settled_in_one_call, s5_a_lease_settles_once;
+            queue_keys: ibx_8_1_s12_only_the_head_is_claimed, ibx_8_1_other_keys_do_not_wait,
+                ibx_8_1_s12_a_retry_holds_its_key, ibx_8_1_s12_block_waits_for_a_replay,
+                ibx_8_1_s12_a_blocked_key_is_released, ibx_8_2_a_purged_head_blocks_nobody,
+                ibx_8_1_s12_step_over_goes_on, ibx_8_1_s12_fail_key_takes_the_rest_along,
+                ibx_8_3_s12_an_expired_head_counts_as_dead, l5_a_scheduled_message_joins_when_it_is_due,
+                l5_scheduled_messages_of_a_free_key_come_one_by_one, l5_what_never_joined_does_not_fail_its_key,
+                s12_s6_a_head_that_kills_its_workers_ends, s12_handling_moves_the_key,
+                s12_marks_by_hand_move_the_key;
+            dead_work: ibx_8_2_dead_letters_are_listed, ibx_8_2_dead_letters_are_filtered,
+                ibx_8_2_dead_letters_are_paged, ibx_8_2_dead_letters_are_replayed, ibx_8_2_a_replay_can_die_again,
+                ibx_8_2_purged_is_gone_and_still_recognised,
+                ibx_098_ibx_099_ibx_100_only_old_done_messages_are_swept, ibx_101_sweeping_goes_in_small_batches,
+                s9_a_scheduled_message_is_remembered_after_it_was_done;
+            queue_handle: s3_ibx_044_effect_and_done_commit_together, ibx_051_ibx_052_a_retry_leaves_no_effect,
+                ibx_060_ibx_061_a_rejection_is_a_dead_letter, ibx_083_the_last_attempt_is_the_last,
+                s4_s6_panics_and_swallowed_errors_are_failures, s4_a_spoilt_transaction_is_an_attempt,
+                s5_ibx_045_without_the_lease_there_is_no_effect, s5_a_late_worker_without_a_rival_is_in_time,
+                one_bad_neighbour_spoils_no_other, rf_25_a_response_beyond_the_limit_is_a_dead_letter,
+                s1_follow_ups_commit_with_the_effect_of_queued_messages,
+                ibx_105_ibx_106_workers_at_once_have_each_effect_once;
+            queue_wire: adr_04_stored_first_and_handled_later, adr_04_rf_08_a_duplicate_is_one_in_every_state,
+                s8_another_body_of_a_queued_message_is_a_conflict, s9_queued_messages_have_a_date_as_well,
+                s9_ibx_099_what_waits_is_never_forgotten, s12_deliveries_of_a_key_keep_their_order,
+                s6_a_queued_message_dies_here, adr_04_a_delivery_wakes_the_workers;
         }
     };
 }
