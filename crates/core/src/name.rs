@@ -159,6 +159,34 @@ mod tests {
         assert!(Source::new("a\nb").is_err());
     }
 
+    /// What C# calls null cannot be written; what is empty or too long is refused with the name of what it is.
+    #[test]
+    fn ibx_009_ibx_010_ibx_015_ibx_016_ibx_017_empty_names_are_refused() {
+        let empty = [
+            ("message id", MessageId::new("").unwrap_err()),
+            ("source", Source::new("").unwrap_err()),
+            ("endpoint", Endpoint::new("").unwrap_err()),
+        ];
+        for (what, error) in empty {
+            assert_eq!(error.kind(), crate::ErrorKind::Invalid);
+            assert_eq!(error.to_string(), format!("{what} is empty: give it 1 to 255 characters"));
+        }
+    }
+
+    #[test]
+    fn ibx_011_ibx_012_ibx_020_names_have_at_most_255_characters() {
+        let (fits, long) = ("x".repeat(255), "x".repeat(256));
+        assert!(MessageId::new(&fits).is_ok() && Source::new(&fits).is_ok() && Endpoint::new(&fits).is_ok());
+        let refused = [
+            ("message id", MessageId::new(&long).unwrap_err()),
+            ("source", Source::new(&long).unwrap_err()),
+            ("endpoint", Endpoint::new(&long).unwrap_err()),
+        ];
+        for (what, error) in refused {
+            assert_eq!(error.to_string(), format!("{what} has 256 characters, more than 255"));
+        }
+    }
+
     #[test]
     fn the_error_names_what_is_wrong() {
         let error = Endpoint::new("").unwrap_err();

@@ -99,13 +99,68 @@ fn l8_hot_statements_use_their_indexes() {
     }
 }
 
+/// IBX-122, IBX-125: what workers run all the time costs the same however much was done before.
+#[test]
+fn l8_ibx_122_ibx_125_statements_of_the_queue_use_their_indexes() {
+    let connection = database(&Prefix::default());
+    let sql = Sql::new(&Prefix::default());
+    const ROW: &str = "USING INTEGER PRIMARY KEY (rowid=?)";
+    const KEY: &str = "inbox_queue_key (peer_id=? AND ordering_key=?";
+    const NATURAL_KEY: &str = "(peer_id=? AND message_id=?)";
+    let expected = [
+        (&sql.queue_ready, "inbox_queue_ready (consumer=? AND scheduled=? AND ready_at<?)"),
+        (&sql.queue_next, "inbox_queue_ready (consumer=? AND scheduled=?"),
+        (&sql.queue_too_far, "inbox_queue_ready (consumer=? AND scheduled=? AND ready_at>?)"),
+        (&sql.queue_overdue, "inbox_queue_leased (consumer=? AND lease_until<?)"),
+        (&sql.queue_overdue, "inbox_queue_leased (consumer=? AND lease_until>?)"),
+        (&sql.queue_lease, ROW),
+        (&sql.queue_held, ROW),
+        (&sql.queue_renew, ROW),
+        (&sql.queue_retry, ROW),
+        (&sql.queue_finish, ROW),
+        (&sql.queue_finish_row, ROW),
+        (&sql.queue_bury, ROW),
+        (&sql.queue_bury_row, ROW),
+        (&sql.queue_update, ROW),
+        (&sql.queue_renew_row, ROW),
+        (&sql.queue_store, ROW),
+        (&sql.queue_promote, ROW),
+        (&sql.queue_demote, ROW),
+        (&sql.queue_drop, ROW),
+        (&sql.queue_replay, ROW),
+        (&sql.queue_join_behind, ROW),
+        (&sql.queue_joined, ROW),
+        (&sql.queue_key_head, KEY),
+        (&sql.queue_key_last, KEY),
+        (&sql.queue_key_open, KEY),
+        (&sql.queue_key_step_over, KEY),
+        (&sql.queue_known, NATURAL_KEY),
+        (&sql.queue_get, NATURAL_KEY),
+        (&sql.inbox_release, NATURAL_KEY),
+        (&sql.inbox_take, ROW),
+        (&sql.inbox_touch, ROW),
+        (&sql.queue_dead, "inbox_dead (processed_at>?)"),
+        (&sql.queue_dead_by_id, NATURAL_KEY),
+        (&sql.inbox_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),
+        (&sql.inbox_release_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),
+    ];
+    // They sort what one id has in all sources, and what nobody has finished: neither grows.
+    let sorting = [&sql.queue_dead_by_id, &sql.inbox_unfinished];
+    for (sql, wanted) in expected {
+        let plan = plan(&connection, sql);
+        assert!(plan.contains(wanted), "{plan}\n of {sql}");
+        assert!(!plan.contains("SCAN"), "{plan}\n of {sql}");
+        assert!(!plan.contains("TEMP B-TREE") || sorting.contains(&sql), "{plan}\n of {sql}");
+    }
+}
+
 fn columns(connection: &Connection, view: &str) -> BTreeSet<String> {
     let statement = connection.prepare(&format!("SELECT * FROM {view}")).unwrap();
     statement.column_names().map(Into::into).collect()
 }
 
 #[test]
-fn rf_02_rf_07_the_views_have_the_columns_people_expect() {
+fn rf_02_rf_07_ibx_117_the_views_have_the_columns_people_expect() {
     let connection = database(&Prefix::default());
     let outbox = columns(&connection, "outbox_messages");
     for column in [
@@ -130,6 +185,25 @@ fn rf_02_rf_07_the_views_have_the_columns_people_expect() {
         "due_at",
     ] {
         assert!(outbox.contains(column), "outbox_messages has no {column}");
+    }
+    let work = columns(&connection, "inbox_work");
+    for column in [
+        "source",
+        "message_id",
+        "topic",
+        "payload",
+        "hash",
+        "first_seen",
+        "last_seen",
+        "status",
+        "locked_until",
+        "owner_token",
+        "attempt",
+        "last_error",
+        "next_attempt_at",
+        "due_time",
+    ] {
+        assert!(work.contains(column), "inbox_work has no {column}");
     }
     let inbox = columns(&connection, "inbox_messages");
     for column in

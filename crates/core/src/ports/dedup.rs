@@ -227,7 +227,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ibx_8_4_a_hash_carries_its_algorithm() {
+    fn ibx_001_ibx_009_ibx_010_a_key_has_a_source_and_an_id() {
+        assert!(MessageKey::new("", "id").unwrap_err().to_string().starts_with("source is empty"));
+        assert!(MessageKey::new("shop", "").unwrap_err().to_string().starts_with("message id is empty"));
+        let (ours, theirs) = (MessageKey::new("shop", "1").unwrap(), MessageKey::new("crm", "1").unwrap());
+        assert_ne!(ours, theirs);
+        assert_eq!(ours.to_string(), "shop/1");
+    }
+
+    #[test]
+    fn ibx_8_4_ibx_129_a_hash_carries_its_algorithm() {
         let hash = ContentHash::of(b"content");
         assert_eq!((hash.algorithm(), hash.as_bytes().len()), ("sha-256", 32));
         assert!(hash.differs_from(&ContentHash::of(b"other")));
