@@ -27,8 +27,17 @@ use crate::{Sqlite, SqliteHandler, SqliteTx};
 
 impl QueueStore for Sqlite {
     async fn enqueue_work(&self, queue: &Queue, work: &Work) -> Result<Enqueued> {
-        let (db, queue, work) = (self.clone(), queue.clone(), work.clone());
-        self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &work)).await
+        let message = &work.message;
+        let (db, queue, put) = (self.clone(), queue.clone(), work.clone());
+        let enqueued = self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &put)).await?;
+        tracing::info!(
+            topic = %message.endpoint,
+            source = %message.source,
+            message_id = %message.id,
+            outcome = ?enqueued,
+            "queued"
+        );
+        Ok(enqueued)
     }
 
     async fn claim(&self, queue: &Queue, claim: &Claim) -> Result<Vec<Claimed>> {

@@ -1,8 +1,8 @@
 //! Migrations are explicit (GP-1): what happens before them, after them, and to those of a later version.
 
 use rusqlite::Connection;
-use twobox_core::ports::LogStore;
-use twobox_core::{Error, ErrorKind, MessageId};
+use twobox_core::ports::{Enqueued, LogStore, Queue, QueueStore, Work};
+use twobox_core::{Consumer, Error, ErrorKind, MessageId};
 use twobox_sqlite::{Prefix, Sqlite};
 
 use crate::fixture::{Place, message, number, status};
@@ -121,4 +121,20 @@ fn schema(connection: &Connection) -> (Vec<String>, Vec<i64>) {
         versions.extend(connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).ok());
     }
     (parts, versions)
+}
+
+/// IBX-114, IBX-115, IBX-116: the queue's tables are made when asked for, not before, and once.
+#[tokio::test]
+async fn ibx_114_ibx_115_ibx_116_the_queue_is_migrated_when_asked_for() {
+    let place = Place::new();
+    let db = Sqlite::open(place.path()).await.unwrap();
+    let queue = Queue::new(Consumer::new("billing").unwrap());
+    let work = Work { message: message(&db, "m"), hash: None };
+    names_migrate(&db.enqueue_work(&queue, &work).await.unwrap_err());
+    names_migrate(&db.next_work(&queue.consumer).await.unwrap_err());
+    assert_eq!(number(&place.path(), "SELECT count(*) FROM sqlite_schema"), 0, "nothing was made unasked");
+    for expected in [Enqueued::New, Enqueued::Updated] {
+        db.migrate().await.unwrap();
+        assert_eq!(db.enqueue_work(&queue, &work).await.unwrap(), expected);
+    }
 }
