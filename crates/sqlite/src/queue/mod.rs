@@ -153,7 +153,7 @@ impl Sqlite {
     /// [`Invalid`](ErrorKind::Invalid) if the transaction is on another file; otherwise the statement's error.
     pub fn enqueue_work_in(&self, tx: &mut SqliteTx<'_>, queue: &Queue, work: &Work) -> Result<Enqueued> {
         self.check_tx(tx)?;
-        enqueue::enqueue(self, tx, &queue.consumer, work)
+        enqueue::enqueue(self, tx, queue, work)
     }
 
     async fn settle_work(

@@ -15,7 +15,13 @@ fn billing() -> Consumer {
 }
 
 fn first(id: &str) -> ClaimFirst {
-    ClaimFirst { key: key(id), topic: name("Pay"), handler: "charge-card".into(), hash: None }
+    ClaimFirst {
+        key: key(id),
+        topic: name("Pay"),
+        handler: "charge-card".into(),
+        hash: None,
+        available: None,
+    }
 }
 
 async fn claim<F: StoreFixture>(fixture: &F, id: &str) -> bool {
