@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{DeadLetter, DeadLetterFilter, DeadLetterStore, Replay};
+use twobox_core::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterStore, Queue, QueueStore, Replay, WorkFilter,
+};
 use twobox_core::{Result, Timestamp};
 
 use crate::{Shutdown, Timer};
@@ -166,5 +168,42 @@ impl<S: DeadLetterStore> Batches for OutboxLetters<S> {
         // before this place as well, then, unless the step was a small one; and in any case the call comes to its end.
         self.after = page.letters.pop().or(self.after.take());
         Ok(Batch { done, more: page.more })
+    }
+}
+
+/// The dead letters of an inbox, for [`Bulk`]: goes through them from the oldest death to the youngest.
+#[derive(Clone, Debug)]
+pub struct InboxLetters<S> {
+    store: S,
+    queue: Queue,
+    filter: WorkFilter,
+    replays: bool,
+}
+
+impl<S: QueueStore> InboxLetters<S> {
+    /// Runs those that match again.
+    #[must_use]
+    pub fn replay(store: S, queue: Queue, filter: WorkFilter) -> Self {
+        Self { store, queue, filter, replays: true }
+    }
+
+    /// Removes those that match.
+    #[must_use]
+    pub fn purge(store: S, queue: Queue, filter: WorkFilter) -> Self {
+        Self { store, queue, filter, replays: false }
+    }
+}
+
+impl<S: QueueStore> Batches for InboxLetters<S> {
+    async fn next(&mut self, began: Timestamp, limit: usize) -> Result<Batch> {
+        let before = self.filter.died_before.map_or(began, |before| before.min(began));
+        let filter = WorkFilter { died_before: Some(before), ..self.filter.clone() };
+        // What was replayed or purged is no longer listed, and what dies again died too late.
+        let acted = if self.replays {
+            self.store.replay_work(&self.queue, &filter, limit).await?
+        } else {
+            self.store.purge_work(&self.queue, &filter, limit).await?
+        };
+        Ok(Batch { done: acted.replayed, more: acted.more })
     }
 }

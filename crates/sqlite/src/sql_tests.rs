@@ -139,7 +139,7 @@ fn l8_ibx_122_ibx_125_statements_of_the_queue_use_their_indexes() {
         (&sql.inbox_release, NATURAL_KEY),
         (&sql.inbox_take, ROW),
         (&sql.inbox_touch, ROW),
-        (&sql.queue_dead, "inbox_dead (processed_at>?)"),
+        (&sql.queue_dead, "inbox_dead (processed_at>? AND processed_at<?)"),
         (&sql.queue_dead_by_id, NATURAL_KEY),
         (&sql.inbox_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),
         (&sql.inbox_release_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),

@@ -111,8 +111,9 @@ pub use twobox_core::lifecycle::Reason;
 pub use twobox_core::name::OnceKey;
 pub use twobox_core::ports::{
     Answer, BlockedKey, Claimed, ContentHash, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadWork,
-    DeliveryError, Enqueued, HeadPolicy, InboxStatus, LaneStatus, Link, Listen, MessageKey, Noticed, OwnerToken,
-    Purged, Replay, Replayed, SweepPlan, Swept, Transport, Unfinished, WorkFilter, WorkLease, WorkRecord,
+    DeliveryError, Enqueued, HeadPolicy, InboxStatus, LaneStatus, Link, Listen, MessageKey, Noticed,
+    OwnerToken, Purged, Replay, Replayed, SweepPlan, Swept, Transport, Unfinished, WorkFilter, WorkLease,
+    WorkRecord,
 };
 pub use twobox_core::retry::Policy;
 pub use twobox_core::{

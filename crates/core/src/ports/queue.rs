@@ -267,6 +267,8 @@ pub struct WorkFilter {
     pub topic: Option<Endpoint>,
     /// Only this reason.
     pub reason: Option<Reason>,
+    /// Only what died before this time.
+    pub died_before: Option<Timestamp>,
 }
 
 /// A dead letter of an inbox.
@@ -388,6 +390,16 @@ pub trait QueueStore: InboxStore {
         after: Option<&DeadWork>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<DeadWork>>> + Send;
+
+    /// How many dead letters match; `limit` means that many or more. What a replay or purge would come to.
+    fn dead_work_count(
+        &self,
+        consumer: &Consumer,
+        filter: &WorkFilter,
+        limit: usize,
+    ) -> impl Future<Output = Result<u64>> + Send {
+        async move { Ok(self.dead_work(consumer, filter, None, limit).await?.len() as u64) }
+    }
 
     /// Runs up to `limit` matching dead letters again: attempts start anew, expiry is lifted, the place in the key is
     /// kept. Returns how many, and whether there are more.

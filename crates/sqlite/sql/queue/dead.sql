@@ -8,5 +8,6 @@ LEFT JOIN /*p*/inbox_queue AS q ON q.item_id = i.row_id
 WHERE i.status IN ('Dead', 'Expired') AND (i.processed_at, i.row_id) > (?1, ?2) AND p.consumer = ?3
     AND (q.item_id IS NOT NULL OR i.handler IS NOT NULL)
     AND (?4 IS NULL OR p.source = ?4) AND (?5 IS NULL OR i.endpoint = ?5) AND (?6 IS NULL OR coalesce(q.reason, 'rejected') = ?6)
+    AND i.processed_at < ?8
 ORDER BY i.processed_at, i.row_id
 LIMIT ?7;

@@ -8,5 +8,6 @@ WHERE p.consumer = ?1 AND i.message_id = ?2 AND i.status IN ('Dead', 'Expired')
     AND (q.item_id IS NOT NULL OR i.handler IS NOT NULL)
     AND (?3 IS NULL OR p.source = ?3) AND (?4 IS NULL OR i.endpoint = ?4) AND (?5 IS NULL OR coalesce(q.reason, 'rejected') = ?5)
     AND (i.processed_at, i.row_id) > (?7, ?8)
+    AND i.processed_at < ?9
 ORDER BY i.processed_at, i.row_id
 LIMIT ?6;

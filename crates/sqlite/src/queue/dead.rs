@@ -43,11 +43,13 @@ fn find(
     let topic = filter.topic.as_ref().map(AsRef::<str>::as_ref);
     let reason = filter.reason.map(Reason::as_str);
     let limit = super::count(limit);
+    let before = filter.died_before.map_or(i64::MAX, Timestamp::as_micros);
     if let Some(id) = &filter.id {
-        let values = params![consumer.as_str(), id.as_str(), source, topic, reason, limit, after.0, after.1];
+        let values =
+            params![consumer.as_str(), id.as_str(), source, topic, reason, limit, after.0, after.1, before];
         return connection.prepare_cached(&sql.queue_dead_by_id)?.query_map(values, letter)?.collect();
     }
-    let values = params![after.0, after.1, consumer.as_str(), source, topic, reason, limit];
+    let values = params![after.0, after.1, consumer.as_str(), source, topic, reason, limit, before];
     connection.prepare_cached(&sql.queue_dead)?.query_map(values, letter)?.collect()
 }
 

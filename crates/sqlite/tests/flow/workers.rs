@@ -1,5 +1,6 @@
 //! Workers: messages that are stored first and handled later.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use twobox_core::{
     Clock, Consumer, Endpoint, Error, HandlerResult, Message, NewMessage, OrderingKey, Refusal, Response,
 };
 use twobox_engine::receiver::Route;
+use twobox_engine::replay::{Bulk, InboxLetters, Progress};
 use twobox_engine::worker::{Handling, WorkContext, WorkerOptions};
 use twobox_engine::{Receiver, Shutdown, Timer, Worker};
 use twobox_sqlite::{Sqlite, SqliteHandler};
@@ -414,6 +416,45 @@ async fn adr_04_the_receiver_stores_and_acknowledges_and_a_worker_handles_later(
     let again = receiver.receive(vec![message], 5 * SECOND).await.unwrap();
     assert!(matches!(again[..], [Answer::Duplicate(_)]), "{again:?}");
     assert_eq!(effects(&world).await, ["a"]);
+    running.stop().await;
+}
+
+/// IBX-8.2: all dead letters are run again at a pace, after a look at how many they are; what dies again waits for
+/// another call.
+#[tokio::test(start_paused = true)]
+async fn ibx_8_2_all_dead_letters_are_run_again_at_a_pace() {
+    let world = world().await;
+    for n in 0..5 {
+        put(&world, &new(&world, &format!("m{n}"))).await;
+    }
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let never = SqliteHandler::new(move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Err(Refusal::reject("never"))
+    });
+    let running = worker(&world, vec![("Pay", Handling::Transactional(never))], WorkerOptions::default());
+    let (all, queue) = (WorkFilter::default(), Queue::new(consumer()));
+    let dead = async || world.db.dead_work_count(&consumer(), &all, 100).await.unwrap();
+    eventually("all are dead", EVER, async || (dead().await == 5).then_some(())).await;
+    assert_eq!(world.db.dead_work_count(&consumer(), &all, 3).await.unwrap(), 3, "that many or more");
+    world.pass(SECOND).await;
+    let two = NonZeroU32::new(2).unwrap();
+    let bulk = Bulk::new(Arc::clone(&world.clock) as _).batch(two).per_second(two);
+    let (_handle, shutdown) = Shutdown::new();
+    let before = world.clock.monotonic();
+    let letters = InboxLetters::replay(world.db.clone(), queue.clone(), all.clone());
+    let progress = bulk.run(letters, shutdown.clone(), |_| {}).await.unwrap();
+    assert_eq!(progress, Progress { done: 5, finished: true });
+    assert!(world.clock.monotonic() - before >= 2 * SECOND, "two per second");
+    eventually("they died again", EVER, async || (dead().await == 5).then_some(())).await;
+    let again = world.db.dead_work(&consumer(), &all, None, 100).await.unwrap();
+    assert!(again.iter().all(|letter| letter.attempts == 1), "attempts began anew, and each had one: {again:?}");
+    assert!(runs.load(Ordering::SeqCst) >= 10);
+    world.pass(SECOND).await;
+    let letters = InboxLetters::purge(world.db.clone(), queue, all.clone());
+    assert_eq!(bulk.run(letters, shutdown, |_| {}).await.unwrap().done, 5);
+    assert_eq!(dead().await, 0);
     running.stop().await;
 }
 

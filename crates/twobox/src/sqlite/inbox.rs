@@ -9,6 +9,7 @@ use twobox_core::ports::{
 };
 
 use super::Signal;
+use crate::replay::InboxLetters;
 use crate::{
     Destination, Endpoint, Error, Headers, Message, MessageId, MessageType, OrderingKey, Payload, Response,
     Result, Source, Sqlite, SqliteTx, Timestamp,
@@ -279,6 +280,26 @@ impl Inbox {
         limit: usize,
     ) -> Result<Vec<DeadWork>> {
         self.db.dead_work(&self.queue.consumer, filter, after, limit).await
+    }
+
+    /// How many dead letters match; `limit` means that many or more. What a replay or purge would come to.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn dead_letter_count(&self, filter: &WorkFilter, limit: usize) -> Result<u64> {
+        self.db.dead_work_count(&self.queue.consumer, filter, limit).await
+    }
+
+    /// All dead letters that match, to be run again in batches at a pace by [`Bulk`](crate::replay::Bulk).
+    #[must_use]
+    pub fn replay_all(&self, filter: WorkFilter) -> InboxLetters<Sqlite> {
+        InboxLetters::replay(self.db.clone(), self.queue.clone(), filter)
+    }
+
+    /// All dead letters that match, to be removed in batches at a pace.
+    #[must_use]
+    pub fn purge_all(&self, filter: WorkFilter) -> InboxLetters<Sqlite> {
+        InboxLetters::purge(self.db.clone(), self.queue.clone(), filter)
     }
 
     /// Runs up to `limit` matching dead letters again.
