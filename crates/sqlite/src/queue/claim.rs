@@ -153,7 +153,9 @@ fn take(
     };
     let until = now.plus(claim.lease()).as_micros();
     let sql = tx.sql;
-    tx.execute_kept(&sql.queue_lease, params![row.item, claim.owner().as_bytes(), until, attempts, joined])?;
+    let crashed = row.was_leased.then_some(CRASHED);
+    let owner = claim.owner();
+    tx.execute_kept(&sql.queue_lease, params![row.item, owner.as_bytes(), until, attempts, joined, crashed])?;
     let key = MessageKey { source: message.source.clone(), id: message.id.clone() };
     let token = u64::try_from(row.token.saturating_add(1)).unwrap_or(0);
     Ok(Some(Claimed {
@@ -162,6 +164,6 @@ fn take(
         attempts,
         first_seen: Timestamp::from_micros(row.first_seen),
         last_seen: Timestamp::from_micros(row.last_seen),
-        last_error: row.last_error,
+        last_error: crashed.map(Into::into).or(row.last_error),
     }))
 }

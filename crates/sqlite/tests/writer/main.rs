@@ -8,6 +8,7 @@ mod fixture;
 mod group;
 mod load;
 mod plain_sql;
+mod queue;
 mod recent;
 mod schema;
 mod sharing;

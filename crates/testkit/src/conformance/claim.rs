@@ -142,6 +142,8 @@ pub async fn s6_ibx_083_a_crashed_worker_is_an_attempt<F: StoreFixture>() {
     for attempts in 0..10 {
         let claimed = worker.only().await;
         assert_eq!(claimed.attempts, attempts);
+        let said = claimed.last_error.is_some_and(|error| error.contains("its worker stopped"));
+        assert_eq!(said, attempts > 0);
         fixture.clock().advance(LEASE);
     }
     assert_eq!(worker.claim_ids(10).await, none(), "ten workers have died of it");

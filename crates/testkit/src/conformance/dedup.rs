@@ -139,7 +139,7 @@ pub async fn ibx_8_4_ibx_129_a_hash_keeps_its_algorithm<F: StoreFixture>() {
 }
 
 /// What is not known cannot be marked, and Done and Dead stay what they are.
-pub async fn ibx_marks_apply_to_what_is_open<F: StoreFixture>() {
+pub async fn marks_apply_to_what_is_open<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let a = key("a");
     assert!(!processing(&fixture, &a).await && !processed(&fixture, &a).await && !dead(&fixture, &a).await);
@@ -176,7 +176,7 @@ pub async fn ibx_8_2_dead_by_hand_is_a_dead_letter<F: StoreFixture>() {
 }
 
 /// What is processed by hand is out of the queue, whoever has it, and duplicates get the response.
-pub async fn ibx_047_processed_by_hand_is_not_claimed<F: StoreFixture>() {
+pub async fn processed_by_hand_is_not_claimed<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     let response = Response { content_type: "text/plain".into(), body: Payload::new(b"done".to_vec()) };
@@ -195,8 +195,8 @@ pub async fn ibx_047_processed_by_hand_is_not_claimed<F: StoreFixture>() {
     assert_eq!(fixture.effects().await, Vec::<String>::new());
 }
 
-/// IBX-013: records survive a restart.
-pub async fn ibx_013_records_survive_a_reopening<F: StoreFixture>() {
+/// Records survive a restart.
+pub async fn records_survive_a_reopening<F: StoreFixture>() {
     let fixture = F::fresh().await;
     notice(&fixture, &key("seen"), None).await;
     notice(&fixture, &key("done"), None).await;

@@ -87,7 +87,7 @@ pub async fn ibx_001_another_source_is_another_message<F: StoreFixture>() {
     assert_eq!(worker.ack(&claimed[1..]).await, 1, "each has a lease of its own");
 }
 
-/// IBX-018, IBX-019, IBX-022, IBX-118: any payload is carried as it is: empty, no text, large.
+/// IBX-019, IBX-022, IBX-118: any payload is carried as it is: empty, no text, large.
 pub async fn ibx_019_ibx_022_ibx_118_any_payload_is_carried<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
@@ -302,7 +302,7 @@ pub async fn a_queued_message_wakes_whoever_watches<F: StoreFixture>() {
     assert_eq!(next().await, Some(SECOND));
 }
 
-/// IBX-040, IBX-041, IBX-119, IBX-120: every lease and batch that is recommended is taken.
+/// IBX-119, IBX-120: every lease and batch that is recommended is taken.
 pub async fn ibx_119_ibx_120_recommended_sizes_work<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);

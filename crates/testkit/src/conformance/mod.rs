@@ -65,8 +65,8 @@ macro_rules! store_conformance {
             dedup: ibx_002_ibx_003_ibx_004_seen_until_it_is_done, ibx_001_the_key_is_source_and_id,
                 ibx_005_seen_again_is_noted, ibx_006_callers_at_once_leave_one_record,
                 ibx_007_ibx_008_another_content_is_told, ibx_8_4_ibx_129_a_hash_keeps_its_algorithm,
-                ibx_marks_apply_to_what_is_open, ibx_8_2_dead_by_hand_is_a_dead_letter,
-                ibx_047_processed_by_hand_is_not_claimed, ibx_013_records_survive_a_reopening;
+                marks_apply_to_what_is_open, ibx_8_2_dead_by_hand_is_a_dead_letter,
+                processed_by_hand_is_not_claimed, records_survive_a_reopening;
             claim_first: ceb_1_ceb_6_one_of_many_wins, ceb_1_ceb_6_duplicates_are_skipped,
                 ceb_2_ceb_6_a_claim_is_released_or_kept, ceb_2_a_kept_claim_that_failed_is_a_dead_letter,
                 ceb_3_a_claim_says_who_what_and_when, ceb_2_what_nobody_finished_is_visible_and_released_by_age,
@@ -92,10 +92,10 @@ macro_rules! store_conformance {
                 ibx_046_ibx_055_ibx_063_strangers_settle_nothing, ibx_048_ibx_059_ibx_066_nothing_is_a_no_op,
                 ibx_050_ibx_051_ibx_056_ibx_057_abandoned_comes_back,
                 ibx_052_ibx_080_ibx_081_ibx_083_the_default_back_off, ibx_053_ibx_058_a_delay_of_ones_own,
-                ibx_060_ibx_061_ibx_064_ibx_065_failed_is_dead, ibx_given_back_is_not_charged,
-                ibx_034_a_lease_is_prolonged, ibx_068_ibx_069_ibx_070_reaped_messages_come_back,
-                ibx_071_ibx_083_reaping_touches_only_leases, ibx_101_reaping_is_bounded,
-                ibx_102_many_are_settled_in_one_call, s5_a_lease_settles_once;
+                ibx_060_ibx_061_ibx_064_ibx_065_failed_is_dead, what_is_given_back_is_not_charged,
+                a_lease_is_prolonged, ibx_068_ibx_069_ibx_070_reaped_messages_come_back,
+                ibx_071_ibx_083_reaping_touches_only_leases, s18_reaping_is_bounded,
+                ibx_044_ibx_050_ibx_060_many_are_settled_in_one_call, s5_a_lease_settles_once;
             queue_keys: ibx_8_1_s12_only_the_head_is_claimed, ibx_8_1_other_keys_do_not_wait,
                 ibx_8_1_s12_a_retry_holds_its_key, ibx_8_1_s12_block_waits_for_a_replay,
                 ibx_8_1_s12_a_blocked_key_is_released, ibx_8_2_a_purged_head_blocks_nobody,

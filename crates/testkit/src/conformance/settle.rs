@@ -139,7 +139,7 @@ pub async fn ibx_053_ibx_058_a_delay_of_ones_own<F: StoreFixture>() {
     assert_eq!(worker.claim_ids(10).await, ["a"]);
 }
 
-/// IBX-060, IBX-061, IBX-064, IBX-065, IBX-067: a failed message is Dead, has the error and no lease, and stays so.
+/// IBX-060, IBX-061, IBX-064, IBX-065: a failed message is Dead, has the error and no lease, and stays so.
 pub async fn ibx_060_ibx_061_ibx_064_ibx_065_failed_is_dead<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
@@ -157,7 +157,7 @@ pub async fn ibx_060_ibx_061_ibx_064_ibx_065_failed_is_dead<F: StoreFixture>() {
 }
 
 /// What nobody has tried goes back without a charge, at once.
-pub async fn ibx_given_back_is_not_charged<F: StoreFixture>() {
+pub async fn what_is_given_back_is_not_charged<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     let claimed = claimed(&worker, &fixture).await;
@@ -170,7 +170,7 @@ pub async fn ibx_given_back_is_not_charged<F: StoreFixture>() {
 }
 
 /// A lease can be prolonged by whoever has it, and then lasts longer.
-pub async fn ibx_034_a_lease_is_prolonged<F: StoreFixture>() {
+pub async fn a_lease_is_prolonged<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let (worker, other) = (Worker::new(&fixture, 1), Worker::new(&fixture, 2));
     let claimed = claimed(&worker, &fixture).await;
@@ -230,8 +230,8 @@ pub async fn ibx_071_ibx_083_reaping_touches_only_leases<F: StoreFixture>() {
     assert_eq!(worker.reap().await, 0);
 }
 
-/// IBX-101: reaping takes no more at a time than it is told to.
-pub async fn ibx_101_reaping_is_bounded<F: StoreFixture>() {
+/// S18: reaping takes no more at a time than it is told to.
+pub async fn s18_reaping_is_bounded<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     worker.put_all(["a", "b", "c"].map(|id| message(&fixture, id, "billing"))).await;
@@ -241,8 +241,8 @@ pub async fn ibx_101_reaping_is_bounded<F: StoreFixture>() {
     assert_eq!((reap().await, reap().await, reap().await), (2, 1, 0));
 }
 
-/// IBX-102: a call that settles several messages settles them all.
-pub async fn ibx_102_many_are_settled_in_one_call<F: StoreFixture>() {
+/// IBX-044, IBX-050, IBX-060: a call that settles several messages settles them all.
+pub async fn ibx_044_ibx_050_ibx_060_many_are_settled_in_one_call<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     worker.put_all(["a", "b", "c", "d", "e", "f"].map(|id| message(&fixture, id, "billing"))).await;
@@ -257,7 +257,7 @@ pub async fn ibx_102_many_are_settled_in_one_call<F: StoreFixture>() {
     assert_eq!(worker.dead().await.len(), 2);
 }
 
-/// IBX-045: the same lease twice in one call settles once.
+/// S5: the same lease twice in one call settles once.
 pub async fn s5_a_lease_settles_once<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
