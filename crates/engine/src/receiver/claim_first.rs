@@ -70,23 +70,21 @@ impl<S: InboxStore + DedupStore> Claims<S> {
         let handler = Arc::clone(&self.handler);
         let outcome = spawn(async move { handler(message).await }).await;
         crash_point!("claim.handled");
-        let refusal = match outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))) {
-            Ok(response) => {
-                self.store.mark_processed(&self.consumer, &key, &response).await?;
-                crash_point!("claim.noted");
-                return Ok(S::answering(response));
-            }
-            Err(refusal) => refusal,
-        };
-        match self.on_error {
-            OnError::Release if !refusal.is_reject() => {
-                self.store.release_claim(&self.consumer, &key).await?;
-            }
-            OnError::Keep | OnError::Release => {
-                self.store.mark_dead(&self.consumer, &key, refusal.error()).await?;
-            }
-        }
+        let outcome = outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
+        self.note(&key, &outcome).await?;
         crash_point!("claim.noted");
-        Err(refusal)
+        outcome.map(S::answering)
+    }
+
+    /// Notes what became of a claimed message.
+    async fn note(&self, key: &MessageKey, outcome: &HandlerResult<Response>) -> HandlerResult<()> {
+        match outcome {
+            Ok(response) => self.store.mark_processed(&self.consumer, key, response).await?,
+            Err(refusal) if self.on_error == OnError::Release && !refusal.is_reject() => {
+                self.store.release_claim(&self.consumer, key).await?
+            }
+            Err(refusal) => self.store.mark_dead(&self.consumer, key, refusal.error()).await?,
+        };
+        Ok(())
     }
 }

@@ -148,9 +148,9 @@ pub(crate) fn store(
 ) -> Result<()> {
     let sql = tx.sql;
     tx.execute_kept(&sql.queue_store, [row])?;
-    crash_point!("queue.row-written");
+    crash_point!("queue.row-reopened");
     insert(tx, consumer, (peer, row), message, now)?;
-    crash_point!("queue.inserted");
+    crash_point!("queue.stored");
     Ok(())
 }
 
