@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use twobox_testkit::crash::{died, run_until};
 use twobox_testkit::example;
 
-const ORDERS: usize = 28;
+const ORDERS: usize = 52;
 /// How many kinds of orders there are.
-const KINDS: usize = 14;
+const KINDS: usize = 26;
 
 /// When a run passes a point.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,13 @@ macro_rules! crash_points {
 crash_points! {
     checkpoint_copied: "checkpoint.copied", Once;
     checkpoint_restarted: "checkpoint.restarted", Once;
+    claim_before_handler: "claim.before-handler", Often;
+    claim_handled: "claim.handled", Often;
+    claim_noted: "claim.noted", Often;
+    dedup_claimed: "dedup.claimed", Often;
+    dedup_noticed: "dedup.noticed", Often;
+    dedup_processed: "dedup.processed", Often;
+    dedup_released: "dedup.released", Once;
     enqueue_appended: "enqueue.appended", Often;
     enqueue_once_claimed: "enqueue.once-claimed", Once;
     http_authenticated: "http.authenticated", Often;
@@ -67,6 +74,21 @@ crash_points! {
     purge_before_wake: "purge.before-wake", Once;
     purge_removed: "purge.removed", Once;
     purge_waiting_removed: "purge.waiting-removed", Once;
+    queue_before_commit: "queue.before-commit", Often;
+    queue_before_handler: "queue.before-handler", Often;
+    queue_buried: "queue.buried", Often;
+    queue_claimed: "queue.claimed", Often;
+    queue_finished: "queue.finished", Often;
+    queue_handled: "queue.handled", Often;
+    queue_inserted: "queue.inserted", Often;
+    queue_key_headless: "queue.key-headless", Often;
+    queue_purged: "queue.purged", Once;
+    queue_reaped: "queue.reaped", After("queue.before-handler");
+    queue_replayed: "queue.replayed", Often;
+    queue_row_reopened: "queue.row-reopened", Often;
+    queue_row_written: "queue.row-written", Often;
+    queue_settled: "queue.settled", Often;
+    queue_stored: "queue.stored", Often;
     receiver_handled: "receiver.handled", Often;
     receiver_in_flight: "receiver.in-flight", Often;
     receiver_prepared: "receiver.prepared", Once;
@@ -108,6 +130,8 @@ crash_points! {
     sweep_waiting_trimmed: "sweep.waiting-trimmed", Often;
     sweep_watermark_raised: "sweep.watermark-raised", Often;
     waiting_joined: "waiting.joined", Once;
+    worker_before_handle: "worker.before-handle", Often;
+    worker_handled_outside: "worker.handled-outside", Often;
     writer_after_commit: "writer.after-commit", Often;
     writer_before_answers: "writer.before-answers", Often;
     writer_before_begin: "writer.before-begin", Often;
@@ -121,6 +145,9 @@ crash_points! {
     writer_lazy_committed: "writer.lazy-committed", Often;
     writer_lazy_synced: "writer.lazy-synced", Once;
 }
+
+/// Points at which somebody has a claim, so that whoever comes next finds it unfinished.
+const HOLDING_A_CLAIM: [&str; 2] = ["claim.before-handler", "claim.handled"];
 
 /// The two databases of a shop and its billing.
 struct Files {
@@ -139,6 +166,12 @@ impl Files {
 
     fn arguments(&self) -> [&str; 2] {
         [self.shop.to_str().unwrap(), self.billing.to_str().unwrap()]
+    }
+
+    /// The messages about which something was done outside of the database, in order.
+    fn outside(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.billing.with_extension("outside")).unwrap();
+        text.lines().map(Into::into).collect()
     }
 
     fn die(&self, point: &str, nth: u32) {
@@ -175,6 +208,9 @@ fn dies_at(point: &str, nth: u32, passes: Passes, one_file: bool) {
     files.die(point, nth);
     files.restart(&after);
     check(&files, &after);
+    let unfinished = texts(&files.billing, "SELECT message_id FROM unfinished");
+    let holding = HOLDING_A_CLAIM.contains(&point);
+    assert!(!(holding && unfinished.is_empty()), "{after}: a claim that was left behind is visible");
 }
 
 /// The first column of every row, as text.
@@ -202,6 +238,9 @@ fn once(texts: impl IntoIterator<Item = impl Into<String>>) -> BTreeMap<String, 
 fn check(files: &Files, after: &str) {
     check_messages(&files.shop, after);
     check_effects(files, after);
+    check_outside(files, after);
+    check_desk(files, after);
+    check_queue(files, after);
     for path in [&files.shop, &files.billing] {
         let verdict = texts(path, "PRAGMA integrity_check");
         assert_eq!(verdict, ["ok"], "{after}: {}", path.display());
@@ -240,10 +279,13 @@ fn check_messages(shop: &Path, after: &str) {
     assert!(doomed.keys().all(|id| told.contains(id)), "{after}: every death was told");
 }
 
-/// Every order that can work has had its effect, once, and in the order of its key.
+/// Every order and plan that can work in the database has had its effect, once, and in the order of its key.
 fn check_effects(files: &Files, after: &str) {
-    let workable = "SELECT CAST(id AS TEXT) FROM orders WHERE kind NOT IN ('doomed', 'void')";
-    let workable = texts(&files.shop, workable);
+    let workable = "SELECT CAST(id AS TEXT) FROM orders
+        WHERE kind NOT LIKE '%doomed' AND kind <> 'void' AND kind NOT LIKE 'called%' AND kind NOT LIKE 'claimed%'";
+    let mut workable = texts(&files.shop, workable);
+    let plans = texts(&files.billing, "SELECT CAST(id AS TEXT) FROM plans ORDER BY id");
+    workable.extend(plans.iter().cloned());
     let effects = texts(&files.billing, "SELECT CAST(order_id AS TEXT) FROM effects ORDER BY rowid");
     let counted = count(&files.billing, "SELECT CAST(order_id AS TEXT) FROM effects");
     assert_eq!(counted, once(&workable), "{after}: every message has its effect once");
@@ -254,6 +296,43 @@ fn check_effects(files: &Files, after: &str) {
         let (first, second) = pair.split_once(' ').unwrap();
         assert!(place(&first.into()) < place(&second.into()), "{after}: {second} has overtaken {first}");
     }
+    assert!(plans.is_sorted_by_key(place), "{after}: a plan has overtaken another");
+}
+
+/// What is called outside of the database happens at least once; what is claimed first, exactly once, because somebody
+/// looked before a claim was given back.
+fn check_outside(files: &Files, after: &str) {
+    let done = files.outside();
+    let times = |id: &String| done.iter().filter(|line| *line == id).count();
+    for id in texts(&files.shop, "SELECT message_id FROM orders WHERE kind LIKE 'called%'") {
+        assert!(times(&id) >= 1, "{after}: {id} was not called");
+    }
+    for id in texts(&files.shop, "SELECT message_id FROM orders WHERE kind LIKE 'claimed%'") {
+        assert_eq!(times(&id), 1, "{after}: {id} was claimed");
+    }
+}
+
+/// What is settled by hand happens at least once and in the order of its key; what was removed, never.
+fn check_desk(files: &Files, after: &str) {
+    let done = files.outside();
+    let first = |slip: &str| done.iter().position(|line| line == slip);
+    for slip in ["at once", "plain", "again", "mended", "behind mended", "behind removed"] {
+        assert!(first(slip).is_some(), "{after}: {slip} was lost");
+    }
+    assert!(first("mended") < first("behind mended"), "{after}: a slip has overtaken another");
+    assert_eq!(first("removed"), None, "{after}");
+}
+
+/// Nothing is left in the queue but what cannot work, and nothing in the inbox that is neither done nor dead.
+fn check_queue(files: &Files, after: &str) {
+    let doomed = texts(&files.shop, "SELECT message_id FROM orders WHERE kind = 'queued doomed'");
+    let left = count(&files.billing, "SELECT message_id || ' ' || reason FROM inbox_queue");
+    let dead = doomed.iter().map(|id| format!("{id} rejected"));
+    assert_eq!(left, once(dead), "{after}: only what cannot work is left in the queue");
+    let open = texts(&files.billing, "SELECT message_id FROM inbox WHERE status NOT IN ('Done', 'Dead')");
+    assert_eq!(open, [""; 0], "{after}: left to do");
+    let removed = texts(&files.billing, "SELECT status FROM inbox WHERE message_id = 'removed'");
+    assert_eq!(removed, ["Dead"], "{after}: what was removed is still recognised");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Billing: one effect per order, whatever arrives how often.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::message::{Headers, JSON};
@@ -10,25 +9,33 @@ use twobox_core::{
     BoxError, Consumer, Destination, Endpoint, Error, Message, MessageId, MessageType, Payload, Refusal,
     Response, Source, Timestamp,
 };
-use twobox_engine::receiver::Route;
+use twobox_engine::receiver::{OnError, Route, claim_first};
 use twobox_engine::{Receiver, SystemTimer};
-use twobox_sqlite::{Sqlite, SqliteHandler};
+use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
 
-use crate::orders::{MEND, PAY, PREPARE, RENEW, VOID};
+use crate::orders::{CALL, CLAIM, KEEP, MEND, PAY, PREPARE, QUEUE, QUEUE_MEND, RELEASE, RENEW, VOID};
+use crate::outside::{Caller, Young};
 
 /// Nothing here keeps an effect from happening twice: that is what the inbox is for.
-pub(crate) const TABLES: [&str; 2] = [
+pub(crate) const TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS effects (order_id INTEGER NOT NULL, message_id TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS mended (x INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS plans (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE IF NOT EXISTS unfinished (message_id TEXT NOT NULL)",
 ];
 
-/// A flaky order fails for this long.
-const FLAKY: Duration = Duration::from_millis(15);
 const BUDGET: Duration = Duration::from_secs(5);
 
 /// Lets those work that were rejected so far.
 pub(crate) async fn mend(billing: &Sqlite) -> Result<(), Error> {
     billing.transaction::<_, Error, _>(|tx| tx.execute("INSERT INTO mended VALUES (1)", [])).await.map(drop)
+}
+
+/// Whether somebody has.
+pub(crate) async fn is_mended(billing: &Sqlite) -> Result<bool, Error> {
+    let mended =
+        |tx: &mut SqliteTx<'_>| tx.query_optional("SELECT 1 FROM mended", [], |row| row.get::<i64>(0));
+    Ok(billing.transaction::<_, Error, _>(mended).await?.is_some())
 }
 
 pub(crate) fn receiver(billing: &Sqlite) -> Result<Receiver<Sqlite>, Error> {
@@ -43,23 +50,34 @@ pub(crate) fn receiver(billing: &Sqlite) -> Result<Receiver<Sqlite>, Error> {
     for endpoint in [PAY, MEND, RENEW, VOID] {
         builder = builder.route(Endpoint::new(endpoint)?, Route::Handler(handler.clone()))?;
     }
+    for endpoint in [QUEUE, QUEUE_MEND, CALL] {
+        builder = builder.route(Endpoint::new(endpoint)?, Route::Queued)?;
+    }
+    let caller = Arc::new(Caller::new(billing));
+    for (endpoint, on_error) in [(CLAIM, OnError::Keep), (KEEP, OnError::Keep), (RELEASE, OnError::Release)] {
+        let caller = Arc::clone(&caller);
+        let handler = Arc::new(move |message: Arc<Message>| {
+            let caller = Arc::clone(&caller);
+            Box::pin(async move { caller.call(&message).await }) as _
+        });
+        let route = claim_first(billing.clone(), Consumer::new("billing")?, endpoint, on_error, handler);
+        builder = builder.route(Endpoint::new(endpoint)?, route)?;
+    }
     Ok(builder.route(Endpoint::new(PREPARE)?, prepared)?.build())
 }
 
-fn handler(billing: &Sqlite) -> SqliteHandler {
-    let clock = billing.clock();
-    let first_seen: Mutex<HashMap<i64, Duration>> = Mutex::default();
+/// Has its effects in the transaction that ends the message.
+pub(crate) fn handler(billing: &Sqlite) -> SqliteHandler {
+    let young = Young::new(billing.clock());
     SqliteHandler::new(move |tx, message| {
         let (order, kind): (i64, String) = serde_json::from_slice(message.payload.as_bytes())?;
         tx.execute("INSERT INTO effects VALUES (?1, ?2)", (order, message.id.as_str()))?;
         let mended = tx.query_optional("SELECT 1 FROM mended", [], |row| row.get::<i64>(0))?.is_some();
-        let mut first_seen = first_seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = *first_seen.entry(order).or_insert_with(|| clock.monotonic());
-        match kind.as_str() {
+        let young = young.is(order);
+        match kind.trim_start_matches("queued ") {
             "doomed" | "void" => Err(Refusal::reject("never")),
             "mend" | "renew" if !mended => Err(Refusal::reject("not like this")),
-            // By time and not by count: a handler may run more than once in one delivery.
-            "flaky" if clock.monotonic() < first + FLAKY => Err(Refusal::retry("not yet")),
+            "flaky" if young => Err(Refusal::retry("not yet")),
             _ => Ok(Response::empty()),
         }
     })

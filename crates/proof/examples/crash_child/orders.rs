@@ -1,10 +1,10 @@
 //! The orders, and what becomes of each.
 
 /// How many orders there are.
-pub(crate) const ORDERS: i64 = 28;
+pub(crate) const ORDERS: i64 = 2 * KINDS.len() as i64;
 
 /// What an order is like, one after another.
-pub(crate) const KINDS: [&str; 14] = [
+pub(crate) const KINDS: [&str; 26] = [
     "plain",    // goes well
     "flaky",    // fails at first
     "waiting",  // of the same key, so it waits for the one before
@@ -19,6 +19,18 @@ pub(crate) const KINDS: [&str; 14] = [
     "archive",  // goes to a destination that nobody has named
     "once",     // is enqueued twice under one key
     "plain",
+    "queued", // is stored, and handled later
+    "queued flaky",
+    "queued waiting",
+    "queued doomed", // stays a dead letter of billing
+    "queued mend",   // dies there and is run again there
+    "queued behind",
+    "called", // is handled later and outside of the database
+    "called flaky",
+    "called",
+    "claimed",       // is claimed, then handled outside of the database
+    "claimed flaky", // gives its claim back when it fails
+    "claimed kept",  // keeps its claim when it fails, until somebody has looked at it
 ];
 
 /// Endpoints whose dead letters are replayed.
@@ -28,6 +40,18 @@ pub(crate) const RENEW: &str = "Renew";
 pub(crate) const VOID: &str = "Void";
 /// The endpoint that is handled in two halves.
 pub(crate) const PREPARE: &str = "Prepare";
+/// Handled later.
+pub(crate) const QUEUE: &str = "Queue";
+/// Handled later; its dead letters are run again.
+pub(crate) const QUEUE_MEND: &str = "QueueMend";
+/// Handled later, outside of the database.
+pub(crate) const CALL: &str = "Call";
+/// Claimed first.
+pub(crate) const CLAIM: &str = "Claim";
+/// Claimed first; the claim is given back after a failure.
+pub(crate) const RELEASE: &str = "Release";
+/// Claimed first; dead letters are sent again.
+pub(crate) const KEEP: &str = "Keep";
 /// All others.
 pub(crate) const PAY: &str = "Pay";
 
@@ -44,6 +68,8 @@ pub(crate) fn key(order: i64) -> Option<String> {
         "mend" | "behind" => Some(format!("debtor {round}")),
         "void" | "freed" => Some(format!("quitter {round}")),
         "later" => Some(format!("planner {round}")),
+        "queued flaky" | "queued waiting" => Some(format!("queued customer {round}")),
+        "queued mend" | "queued behind" => Some(format!("queued debtor {round}")),
         _ => None,
     }
 }
@@ -55,6 +81,12 @@ pub(crate) fn endpoint(order: i64) -> &'static str {
         "renew" => RENEW,
         "void" => VOID,
         "prepared" => PREPARE,
+        "queued mend" => QUEUE_MEND,
+        "claimed" => CLAIM,
+        "claimed flaky" => RELEASE,
+        "claimed kept" => KEEP,
+        queued if queued.starts_with("queued") => QUEUE,
+        called if called.starts_with("called") => CALL,
         _ => PAY,
     }
 }

@@ -449,7 +449,10 @@ async fn ibx_8_2_all_dead_letters_are_run_again_at_a_pace() {
     assert!(world.clock.monotonic() - before >= 2 * SECOND, "two per second");
     eventually("they died again", EVER, async || (dead().await == 5).then_some(())).await;
     let again = world.db.dead_work(&consumer(), &all, None, 100).await.unwrap();
-    assert!(again.iter().all(|letter| letter.attempts == 1), "attempts began anew, and each had one: {again:?}");
+    assert!(
+        again.iter().all(|letter| letter.attempts == 1),
+        "attempts began anew, and each had one: {again:?}"
+    );
     assert!(runs.load(Ordering::SeqCst) >= 10);
     world.pass(SECOND).await;
     let letters = InboxLetters::purge(world.db.clone(), queue, all.clone());
