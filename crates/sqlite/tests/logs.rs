@@ -13,9 +13,11 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use twobox_core::ports::{
     Claim, Claimed, DedupStore, Handled, HeadPolicy, Job, MessageKey, OwnerToken, Queue, QueueStore, Work,
 };
-use twobox_core::{Consumer, Message, NewMessage, Refusal, Source, Stamp};
+use twobox_core::{Consumer, Endpoint, Message, NewMessage, Refusal, Source, Stamp};
+use twobox_engine::worker::Handling;
+use twobox_engine::{Shutdown, SystemTimer, Worker};
 use twobox_sqlite::{Sqlite, SqliteHandler};
-use twobox_testkit::ManualClock;
+use twobox_testkit::{ManualClock, eventually};
 
 const SECRET: &str = "4111-1111-1111-1111";
 const LEASE: Duration = Duration::from_secs(30);
@@ -87,8 +89,27 @@ impl World {
     }
 }
 
+/// What a worker says about a message, and about which store.
+async fn work_off(world: &World, log: &Log) {
+    let sent = world.put().await;
+    let never = SqliteHandler::new(|_, _| Err(Refusal::retry("no such card")));
+    let timer = Arc::new(SystemTimer::default());
+    let worker = Worker::builder(world.db.clone(), world.queue.clone(), timer, &*world.db.random())
+        .topic(Endpoint::new("Pay").unwrap(), Handling::Transactional(never))
+        .unwrap();
+    let (_handle, shutdown) = Shutdown::new();
+    let running = tokio::spawn(worker.build().unwrap().run(shutdown));
+    let (id, store) = (sent.id.as_str(), world.db.store_name());
+    let failed = ["a handler failed", "no such card", id, store.as_str()];
+    let limit = Duration::from_secs(20);
+    eventually("IBX-111", limit, async || log.has(Level::ERROR, &failed).then_some(())).await;
+    assert!(log.has(Level::INFO, &["handling", "Pay", id, store.as_str()]), "IBX-110, IBX-113");
+    assert!(log.has(Level::DEBUG, &["claimed", store.as_str()]), "IBX-113");
+    running.abort();
+}
+
 #[tokio::test]
-async fn ibx_107_ibx_108_ibx_109_ibx_112_ibx_127_what_is_logged_and_what_never_is() {
+async fn ibx_107_ibx_108_ibx_109_ibx_110_ibx_111_ibx_112_ibx_113_ibx_127_what_is_logged_and_what_never_is() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -120,6 +141,7 @@ async fn ibx_107_ibx_108_ibx_109_ibx_112_ibx_127_what_is_logged_and_what_never_i
     world.clock.advance(LEASE * 2);
     assert!(matches!(world.handle(|error| Refusal::reject(error)).await, Handled::Died { .. }));
     assert!(log.has(Level::WARN, &["dead letter", "rejected"]));
+    work_off(&world, &log).await;
     let lines = log.0.lock().unwrap();
     assert!(lines.iter().all(|(_, line)| !line.contains("4111")), "{lines:?}");
 }

@@ -298,6 +298,9 @@ pub struct DeadWork {
 
 /// A queue on a store.
 pub trait QueueStore: InboxStore {
+    /// What the log calls this store: with several in one process, its lines are told apart by it (IBX-113).
+    fn store_name(&self) -> String;
+
     /// Queues a message, durable when this returns. One that is known keeps its place (IBX-014, IBX-027…IBX-029).
     fn enqueue_work(&self, queue: &Queue, work: &Work) -> impl Future<Output = Result<Enqueued>> + Send;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tokio::sync::watch;
-use twobox_core::ports::{Claimed, WorkLease};
+use twobox_core::ports::{Claimed, MessageKey, WorkLease};
 
 /// A message that is being handled.
 struct Busy {
@@ -72,7 +72,8 @@ impl InHand {
         }
         self.waiting.retain(|claimed| !lost.contains(&&claimed.lease));
         for busy in self.busy.values().filter(|busy| lost.contains(&&busy.lease)) {
-            tracing::warn!(message = %busy.lease.key, "the lease of a message that is being handled is lost");
+            let MessageKey { source, id } = &busy.lease.key;
+            tracing::warn!(%source, message_id = %id, "the lease of a message that is being handled is lost");
             busy.lost.send_replace(true);
         }
     }

@@ -80,6 +80,8 @@ pub struct Worker<S: QueueStore>(Arc<Inner<S>>);
 
 struct Inner<S: QueueStore> {
     store: S,
+    /// What the log calls the store.
+    name: String,
     queue: Queue,
     owner: OwnerToken,
     topics: HashMap<Endpoint, Handling<S::Handler>>,
@@ -96,7 +98,8 @@ impl<S: QueueStore> Worker<S> {
     pub fn builder(store: S, queue: Queue, timer: Arc<dyn Timer>, random: &dyn Random) -> WorkerBuilder<S> {
         let owner = OwnerToken::mint(random);
         let options = WorkerOptions::default();
-        WorkerBuilder(Inner { store, queue, owner, topics: HashMap::new(), options, timer })
+        let name = store.store_name();
+        WorkerBuilder(Inner { store, name, queue, owner, topics: HashMap::new(), options, timer })
     }
 
     /// Works until asked to stop, then finishes or gives back what is in hand within the configured time (S20).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use twobox_core::ports::{Claim, Claimed, Handled, Job, QueueStore, WorkLease};
+use twobox_core::ports::{Claim, Claimed, Handled, Job, MessageKey, QueueStore, WorkLease};
 use twobox_core::{Error, HandlerResult, Refusal, Result, crash_point};
 
 use super::in_hand::InHand;
@@ -304,17 +304,19 @@ impl<S: QueueStore> Run<S> {
             self.in_hand.ended(lease);
         }
         // What is not known is found out when the leases are over.
+        let store = &self.worker.name;
         for (lease, handled) in leases.iter().zip(logged(handled, "handle messages").unwrap_or_default()) {
+            let MessageKey { source, id } = &lease.key;
             match handled {
-                Handled::Done(_) => tracing::debug!(message = %lease.key, "done"),
+                Handled::Done(_) => tracing::debug!(store, %source, message_id = %id, "done"),
                 Handled::Retried { error } => {
-                    tracing::error!(message = %lease.key, error, "a handler failed")
+                    tracing::error!(store, %source, message_id = %id, error, "a handler failed");
                 }
                 Handled::Died { error } => {
-                    tracing::error!(message = %lease.key, error, "a message is a dead letter now");
+                    tracing::error!(store, %source, message_id = %id, error, "a message is a dead letter now");
                 }
                 Handled::LeaseLost => {
-                    tracing::warn!(message = %lease.key, "the lease is lost, so nothing was done")
+                    tracing::warn!(store, %source, message_id = %id, "the lease is lost, so nothing was done");
                 }
             }
         }
@@ -351,12 +353,20 @@ impl<S: QueueStore> Run<S> {
 fn in_transaction<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) -> S::Handler {
     let topic = &claimed.message.endpoint;
     if let Some(Handling::Transactional(handler)) = worker.topics.get(topic) {
-        tracing::info!(%topic, message = %claimed.lease.key, attempts = claimed.attempts, "handling");
+        tell(worker, claimed);
         return handler.clone();
     }
     // It may be deployed later (IBX-074).
-    tracing::warn!(%topic, message = %claimed.lease.key, "no handler for this topic");
+    let (store, MessageKey { source, id }) = (&worker.name, &claimed.lease.key);
+    tracing::warn!(store, %topic, %source, message_id = %id, "no handler for this topic");
     S::refusing(Refusal::retry(format!("no handler for topic {topic}")))
+}
+
+/// Says that a handler begins.
+fn tell<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) {
+    let (store, topic, attempts) = (&worker.name, &claimed.message.endpoint, claimed.attempts);
+    let MessageKey { source, id } = &claimed.lease.key;
+    tracing::info!(store, %topic, %source, message_id = %id, attempts, "handling");
 }
 
 /// Runs a handler outside of the transaction. A panic is a failure (S6).
@@ -365,8 +375,7 @@ async fn outside_of_transaction<S: QueueStore>(
     claimed: Claimed,
     lost: watch::Receiver<bool>,
 ) -> Event<S> {
-    let topic = &claimed.message.endpoint;
-    tracing::info!(%topic, message = %claimed.lease.key, attempts = claimed.attempts, "handling");
+    tell(&worker, &claimed);
     let (message, attempts, worker) = (Arc::clone(&claimed.message), claimed.attempts, Arc::clone(&worker));
     let mut running = Running(spawn(async move {
         match worker.topics.get(&message.endpoint) {

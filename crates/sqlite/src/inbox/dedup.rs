@@ -210,7 +210,7 @@ fn notice(
     let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now };
     if insert(tx, peer, key, &seen, hash, now)? {
         crash_point!("dedup.noticed");
-        tracing::debug!(message = %key, "not processed before");
+        tracing::debug!(source = %key.source, message_id = %key.id, "not processed before");
         return Ok(Noticed { status: InboxStatus::Seen, differs: false });
     }
     let known = tx.note(record(tx.connection, tx.sql, peer, key.id.as_str()), "read an inbox row")?;
@@ -226,6 +226,7 @@ fn notice(
         let (algorithm, bytes) = (hash.and_then(named), hash.map(ContentHash::as_bytes));
         tx.execute(&tx.sql.inbox_touch, params![row, now.as_micros(), algorithm, bytes])?;
     }
-    tracing::debug!(message = %key, status = known.status.as_str(), "known");
+    let (source, id, status) = (&key.source, &key.id, known.status.as_str());
+    tracing::debug!(%source, message_id = %id, status, "known");
     Ok(Noticed { status: known.status, differs })
 }

@@ -63,7 +63,8 @@ pub(super) fn claim(
         }
     }
     crash_point!("queue.claimed");
-    tracing::debug!(consumer = %queue.consumer, messages = claimed.len(), "claimed");
+    let store = db.path().display();
+    tracing::debug!(%store, consumer = %queue.consumer, messages = claimed.len(), "claimed");
     Ok(claimed)
 }
 

@@ -26,11 +26,16 @@ use crate::writer::Class;
 use crate::{Sqlite, SqliteHandler, SqliteTx};
 
 impl QueueStore for Sqlite {
+    fn store_name(&self) -> String {
+        self.path().display().to_string()
+    }
+
     async fn enqueue_work(&self, queue: &Queue, work: &Work) -> Result<Enqueued> {
         let message = &work.message;
         let (db, queue, put) = (self.clone(), queue.clone(), work.clone());
         let enqueued = self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &put)).await?;
         tracing::info!(
+            store = %self.path().display(),
             topic = %message.endpoint,
             source = %message.source,
             message_id = %message.id,

@@ -264,7 +264,8 @@ pub(super) fn reap(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, limit: usi
         tx.note_work();
     }
     if !overdue.is_empty() {
-        tracing::info!(consumer = %queue.consumer, messages = overdue.len(), "took leases back that were over");
+        let (store, messages) = (db.path().display(), overdue.len());
+        tracing::info!(%store, consumer = %queue.consumer, messages, "took leases back that were over");
     }
     Ok(overdue.len() as u64)
 }

@@ -10,6 +10,7 @@ use twobox_testkit::ManualClock;
 
 use crate::fixture::{Manual, Place, commits, message, now, number, poll, say, status, words};
 
+/// W4, IBX-123: opening a file again costs nothing and makes nothing anew.
 #[test]
 fn w4_a_file_that_is_opened_twice_has_one_writer() {
     let manual = Manual::new();

@@ -140,11 +140,7 @@ impl Inbox {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if the payload exceeds its limit; otherwise the database's.
     pub async fn enqueue(&self, new: &NewWork) -> Result<Enqueued> {
-        let work = self.work_of(new)?;
-        let enqueued = self.db.enqueue_work(&self.queue, &work).await?;
-        let (topic, message) = (&new.topic, &new.key);
-        tracing::info!(%topic, %message, ?enqueued, "enqueued");
-        Ok(enqueued)
+        self.db.enqueue_work(&self.queue, &self.work_of(new)?).await
     }
 
     /// Queues a message within a transaction: it is handled exactly if the transaction commits.
