@@ -11,7 +11,8 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target, a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 6] = [
+const SUITE: [(&str, &str, &str, &str); 12] = [
+    ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
         "twobox-sqlite",
@@ -25,6 +26,11 @@ const SUITE: [(&str, &str, &str, &str); 6] = [
         "l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened",
     ),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
+    ("queue-crash-uncharged", "twobox-sqlite", "conformance", "s6_ibx_083_a_crashed_worker_is_an_attempt"),
+    ("queue-done-runs-again", "twobox-sqlite", "conformance", "ibx_028_done_is_not_queued_again"),
+    ("queue-key-ignored", "twobox-sqlite", "conformance", "ibx_8_1_s12_only_the_head_is_claimed"),
+    ("queue-no-fence", "twobox-sqlite", "conformance", "s5_a_lease_of_an_earlier_claim_settles_nothing"),
+    ("queue-unstored", "twobox-sqlite", "conformance", "adr_04_stored_first_and_handled_later"),
     ("swallowed-error-commits", "twobox-sqlite", "conformance", "s4_a_swallowed_sql_error_commits_nothing"),
     ("watermark-from-clock", "twobox-sqlite", "conformance", "s9_what_was_forgotten_is_refused_as_too_old"),
     ("whole-batch-charged", "twobox-sqlite", "flow", "l3_a_nights_outage_charges_nobody_and_kills_nothing"),

@@ -43,6 +43,7 @@ mutants! {
     AcknowledgeBeforeCommit = "acknowledge-before-commit", "The writer answers before it commits.";
     AcknowledgeBeforeSync = "acknowledge-before-sync", "Commits that carry the promise are not synced.";
     AmbiguousIsSent = "ambiguous-is-sent", "A request whose answer is lost counts as delivered.";
+    ClaimNotMade = "claim-not-made", "What is to be claimed first is handled without a claim.";
     ConcatenatedSignature = "concatenated-signature", "Signed fields are joined without their lengths.";
     ConflictIsDuplicate = "conflict-is-duplicate", "Another body under a known id is answered as a duplicate.";
     CursorWithoutWaiting = "cursor-without-waiting", "The cursor moves in one transaction, its waiting rows in the next.";
@@ -54,6 +55,12 @@ mutants! {
     NoWatermark = "no-watermark", "A message that may have been purged is handled again.";
     OkToInFlight = "ok-to-in-flight", "A duplicate of a message in flight is answered as done.";
     PurgeUnfinished = "purge-unfinished", "The sweeper removes waiting rows that are not finished.";
+    QueueCrashUncharged = "queue-crash-uncharged", "A worker that dies while handling a message costs it no attempt.";
+    QueueDoneRunsAgain = "queue-done-runs-again", "A message that is done is queued again when it comes again.";
+    QueueEffectApart = "queue-effect-apart", "A worker commits the effect first, and the end of the message in a second transaction.";
+    QueueKeyIgnored = "queue-key-ignored", "Workers claim messages behind the head of their ordering key.";
+    QueueNoFence = "queue-no-fence", "Workers settle messages whoever has claimed them since.";
+    QueueUnstored = "queue-unstored", "A message for the queue is acknowledged without being stored.";
     RejectedIsSent = "rejected-is-sent", "A rejected message counts as delivered instead of becoming a dead letter.";
     ReplayRunsDone = "replay-runs-done", "A replayed message runs again although it was done.";
     RetryOvertakesKey = "retry-overtakes-key", "Messages overtake a failed one of their ordering key.";

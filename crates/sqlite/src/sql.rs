@@ -52,7 +52,12 @@ fn terse(sql: &str) -> String {
 /// The statement, with the bug of an armed mutant.
 fn mutated(path: &str, sql: String) -> String {
     match path {
-        _ if mutant!(NoFence) => sql.replace("lease_token = ?2", "?2 IS NOT NULL"),
+        _ if path.starts_with("queue/") && mutant!(QueueNoFence) => sql
+            .replace("q.lease_token = ?2 AND q.lease_owner = ?3", "?2 IS NOT NULL AND ?3 IS NOT NULL")
+            .replace("lease_token = ?2 AND lease_owner = ?3", "?2 IS NOT NULL AND ?3 IS NOT NULL"),
+        _ if path.starts_with("outbox/") && mutant!(NoFence) => {
+            sql.replace("lease_token = ?2", "?2 IS NOT NULL")
+        }
         "sweep/trim_over.sql" if mutant!(PurgeUnfinished) => sql.replace(
             "(w.state = 'Sent' OR w.replayed_as IS NOT NULL) AND w.finished_at <= ?1",
             "?1 IS NOT NULL",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{ClaimFirst, ContentHash, DedupStore, InboxStore, MessageKey};
-use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point};
+use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant};
 
 use super::{Prepare, Route};
 use crate::sync::spawn;
@@ -61,7 +61,7 @@ impl<S: InboxStore + DedupStore> Claims<S> {
             hash: Some(ContentHash::sha256(message.payload.sha256())),
             available: Some(message.available),
         };
-        if !self.store.claim_first(&self.consumer, &claim).await? {
+        if !mutant!(ClaimNotMade) && !self.store.claim_first(&self.consumer, &claim).await? {
             // Somebody has it or had it, or it is too old: the row says which. If it says nothing, it was released
             // just now.
             return Err(Refusal::retry("claimed by another delivery"));

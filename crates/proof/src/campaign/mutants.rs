@@ -26,9 +26,15 @@ impl Harness {
         match mutant {
             Mutant::ConcatenatedSignature | Mutant::SourceFromHeader => Self::Fuzz,
             Mutant::WakeUpLost => Self::Schedules,
-            Mutant::ConflictIsDuplicate
+            Mutant::ClaimNotMade
+            | Mutant::ConflictIsDuplicate
             | Mutant::LaneKeptAfterReopen
             | Mutant::NoFence
+            | Mutant::QueueCrashUncharged
+            | Mutant::QueueDoneRunsAgain
+            | Mutant::QueueKeyIgnored
+            | Mutant::QueueNoFence
+            | Mutant::QueueUnstored
             | Mutant::SwallowedErrorCommits
             | Mutant::WatermarkFromClock
             | Mutant::WholeBatchCharged => Self::Suite,

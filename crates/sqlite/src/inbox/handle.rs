@@ -94,7 +94,9 @@ fn attempt(
     let handler = match &delivery.treatment {
         Treatment::Handle(handler) => handler,
         Treatment::Queue => {
-            queue::store(tx, &delivery.consumer, (peer.id, row), &delivery.message, now)?;
+            if !mutant!(QueueUnstored) {
+                queue::store(tx, &delivery.consumer, (peer.id, row), &delivery.message, now)?;
+            }
             return Ok(Answer::Done(Some(Response::empty())));
         }
         Treatment::Unknown => return Err(Undo::Answer(Answer::UnknownEndpoint)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 use twobox_core::lifecycle::{Event, Next, Reason, Standing, State, step};
 use twobox_core::ports::{Claim, Claimed, MessageKey, Queue, WorkLease};
-use twobox_core::{Message, Result, Timestamp, crash_point};
+use twobox_core::{Message, Result, Timestamp, crash_point, mutant};
 
 use super::keys::{self, Ended};
 use super::settle::{Death, bury, holds};
@@ -121,7 +121,7 @@ fn take(
         Some((Reason::Expired, "past its time to live".to_owned()))
     } else if let Err(error) = &row.message {
         Some((Reason::Undecodable, error.clone()))
-    } else if row.was_leased {
+    } else if row.was_leased && !mutant!(QueueCrashUncharged) {
         // Whoever had it is gone: that counts as an attempt (S6).
         let standing = Standing { state: State::Open, attempts };
         let next = step(standing, &Event::Failed { after: None }, &queue.retry, &*db.options.random);

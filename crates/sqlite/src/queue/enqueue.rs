@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use twobox_core::ports::{ContentHash, Enqueued, InboxStatus, LEASE_MAX, Queue, Work};
-use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Timestamp, crash_point};
+use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Timestamp, crash_point, mutant};
 
 use super::claim::CRASHED;
 use super::keys::{self, Ended};
@@ -49,7 +49,7 @@ pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &
     if known.hash.as_ref().is_some_and(|known| known.differs_from(hash)) {
         mismatch(tx, peer, message.source.as_str(), message.id.as_str())?;
     }
-    if known.status == InboxStatus::Done {
+    if known.status == InboxStatus::Done && !mutant!(QueueDoneRunsAgain) {
         return Ok(Enqueued::Done);
     }
     // One that ends implausibly late was written by a clock that has jumped since (S13).

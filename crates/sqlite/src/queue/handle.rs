@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{Handled, Job as Claimed, OwnerToken, Queue};
-use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point};
+use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant};
 
 use super::settle::{Tally, die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
@@ -81,6 +81,9 @@ impl HandleJob {
         crash_point!("queue.before-handler");
         let response = run(&claimed.handler, tx, &claimed.message).map_err(Undo::Failed)?;
         crash_point!("queue.handled");
+        if mutant!(QueueEffectApart) {
+            tx.commit_midway()?;
+        }
         check_response(&response, &self.db.options).map_err(|error| Undo::Failed(Refusal::reject(error)))?;
         if !finish(tx, (self.owner, &claimed.lease), &held, &response, now)? {
             return Err(Undo::Lost);

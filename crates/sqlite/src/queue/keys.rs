@@ -3,7 +3,7 @@
 use rusqlite::params;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{HeadPolicy, Queue};
-use twobox_core::{Result, Timestamp, crash_point};
+use twobox_core::{Result, Timestamp, crash_point, mutant};
 
 use super::settle::{Death, bury};
 use crate::SqliteTx;
@@ -55,5 +55,5 @@ impl Ended<'_> {
 pub(super) fn behind(tx: &mut SqliteTx<'_>, peer: i64, key: &str) -> Result<Option<i64>> {
     let last =
         tx.query_optional(&tx.sql.queue_key_last, params![peer, key], |row| row.get::<Option<i64>>(0))?;
-    Ok(last.flatten().map(|last| last.saturating_add(1)))
+    Ok(last.flatten().filter(|_| !mutant!(QueueKeyIgnored)).map(|last| last.saturating_add(1)))
 }
