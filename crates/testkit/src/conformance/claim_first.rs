@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{
     ClaimFirst, ContentHash, DedupStore, InboxStatus, QueueStore, SweepPlan, SweepStore, Unfinished,
+    WorkFilter,
 };
 use twobox_core::{Clock, Consumer, Response};
 
@@ -92,9 +94,16 @@ pub async fn ceb_2_a_kept_claim_that_failed_is_a_dead_letter<F: StoreFixture>() 
     let letters = worker.dead().await;
     assert_eq!((letters[0].id.as_str(), letters[0].topic.as_str()), ("a", "Pay"));
     assert_eq!(letters[0].error.as_deref(), Some("no such card"));
+    let rejected = WorkFilter { reason: Some(Reason::Rejected), ..only_id("a") };
+    let listed = worker.store().dead_work(&worker.queue.consumer, &rejected, None, 10).await.expect("lists");
+    assert_eq!(listed, letters, "found by the reason it is shown with");
     worker.store().replay_work(&worker.queue, &only_id("a"), 1).await.expect("replays");
     assert!(worker.dead().await.is_empty());
     assert!(claim(&fixture, "a").await, "as if it had never been seen");
+    fixture.store().mark_dead(&billing(), &key("a"), "no such card").await.expect("marks");
+    worker.store().purge_work(&worker.queue, &only_id("a"), 1).await.expect("purges");
+    assert!(worker.dead().await.is_empty());
+    assert!(!claim(&fixture, "a").await, "purged, and still recognised");
 }
 
 /// CEB-3: a claim says who handles the message, what it is about, and since when.
