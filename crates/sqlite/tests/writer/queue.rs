@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::Consumer;
-use twobox_core::Response;
 use twobox_core::ports::{
-    Claim, Claimed, Enqueued, Handled, InboxStatus, Job, MessageKey, OwnerToken, Queue, QueueStore, Work,
-    WorkFilter, WorkLease, WorkRecord,
+    Claim, Claimed, DedupStore, Enqueued, Handled, InboxStatus, Job, MessageKey, OwnerToken, Queue,
+    QueueStore, Work, WorkFilter, WorkLease, WorkRecord,
 };
+use twobox_core::{Consumer, Payload, Refusal, Response};
 use twobox_sqlite::{Sqlite, SqliteHandler};
 use twobox_testkit::{ManualClock, SeededRandom};
 
-use crate::fixture::{Place, message, say, words};
+use crate::fixture::{Place, message, number, say, words};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -126,6 +125,36 @@ async fn ibx_102_replaying_and_purging_are_all_or_nothing() {
     assert_eq!(world.records().await, before);
     world.mend();
     assert_eq!(db.replay_work(queue, &all, 10).await.unwrap().replayed, 2);
+}
+
+/// IBX-008: every end is counted once, whichever way it came, and so is another content.
+#[tokio::test]
+async fn ibx_008_the_counters_count_each_message_once() {
+    let world = World::new().await;
+    let (db, queue, owner) = (&world.db, &world.queue, world.owner);
+    for id in ["acked", "failed", "by hand", "dead by hand", "handled", "rejected"] {
+        world.put(id).await.unwrap();
+        world.put(id).await.unwrap();
+    }
+    let mut claimed = world.try_claim().await.unwrap();
+    let jobs = claimed.split_off(4);
+    let leases: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease).collect();
+    db.ack(queue, owner, &leases[..1]).await.unwrap();
+    db.fail(queue, owner, &leases[1..2], "never").await.unwrap();
+    db.mark_processed(&queue.consumer, &leases[2].key, &Response::empty()).await.unwrap();
+    db.mark_dead(&queue.consumer, &leases[3].key, "never").await.unwrap();
+    let handler = SqliteHandler::new(|_, message| match message.id.as_str() {
+        "handled" => Ok(Response::empty()),
+        _ => Err(Refusal::reject("never")),
+    });
+    let job = |Claimed { lease, message, .. }: Claimed| Job { lease, message, handler: handler.clone() };
+    db.handle(queue, owner, jobs.into_iter().map(job).collect()).await.unwrap();
+    let mut changed = message(db, "acked");
+    changed.payload = Payload::new(b"changed".to_vec());
+    let work = Work { message: changed, hash: None };
+    assert_eq!(db.enqueue_work(queue, &work).await.unwrap(), Enqueued::Done);
+    let counted = |column| number(&world.place.path(), &format!("SELECT {column} FROM inbox_peers"));
+    assert_eq!((counted("done"), counted("dead"), counted("mismatches")), (3, 3, 1));
 }
 
 /// S3: a message whose end cannot be written has no effect, and its neighbour does.

@@ -150,6 +150,17 @@ pub async fn ceb_2_what_nobody_finished_is_visible_and_released_by_age<F: StoreF
     assert!(!claim(&fixture, "young").await && !claim(&fixture, "finished").await);
 }
 
+/// CEB-2: who begins to process what was noticed long ago has just begun.
+pub async fn ceb_2_age_counts_from_the_beginning_of_the_work<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    fixture.store().already_processed(&billing(), &key("a"), None).await.expect("notices");
+    fixture.clock().advance(SECOND * 60);
+    assert!(fixture.store().mark_processing(&billing(), &key("a")).await.expect("marks"));
+    assert_eq!(unfinished(&fixture, SECOND * 60).await, []);
+    fixture.clock().advance(SECOND * 60);
+    assert_eq!(unfinished(&fixture, SECOND * 60).await[0].status, InboxStatus::Processing);
+}
+
 /// A message that is queued is nobody's claim.
 pub async fn ceb_2_releasing_never_touches_the_queue<F: StoreFixture>() {
     let fixture = F::fresh().await;

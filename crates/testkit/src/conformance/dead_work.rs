@@ -217,7 +217,9 @@ pub async fn ibx_101_sweeping_goes_in_small_batches<F: StoreFixture>() {
         fixture.clock().advance(SECOND);
     }
     fixture.clock().advance(SECOND * 3600 * 24);
-    finish(&worker, &fixture, &["new"]).await;
+    worker.put(message(&fixture, "new", "billing")).await;
+    let claimed = worker.claim(1).await;
+    worker.handle(claimed, |_| HandlerScript::Effect).await;
     let mut sweeps = Vec::new();
     loop {
         let swept = sweep(&fixture, 2).await;
@@ -236,14 +238,19 @@ pub async fn s9_a_scheduled_message_is_remembered_after_it_was_done<F: StoreFixt
     let worker = Worker::new(&fixture, 1);
     let month = SECOND * 3600 * 24 * 30;
     let available = fixture.clock().now().plus(month);
-    let scheduled =
-        Message { available, expires: available.plus(month), ..message(&fixture, "s", "billing") };
-    worker.put(scheduled.clone()).await;
+    let later = |message| Message { available, expires: available.plus(month), ..message };
+    let scheduled = ["s", "put off"].map(|id| later(message(&fixture, id, "billing")));
+    worker.put(message(&fixture, "put off", "billing")).await;
+    for message in scheduled.clone() {
+        worker.put(message).await;
+    }
     fixture.clock().advance(month);
-    let claimed = vec![worker.only().await];
+    let claimed = worker.claim(10).await;
     worker.handle(claimed, |_| HandlerScript::Effect).await;
     finish(&worker, &fixture, &["new"]).await;
     sweep(&fixture, 100).await;
-    assert_eq!(worker.put(scheduled).await, Enqueued::Done);
-    assert_eq!(fixture.effects().await, ["s"]);
+    for message in scheduled {
+        assert_eq!(worker.put(message).await, Enqueued::Done);
+    }
+    assert_eq!(fixture.effects().await.len(), 2);
 }

@@ -70,7 +70,8 @@ macro_rules! store_conformance {
             claim_first: ceb_1_ceb_6_one_of_many_wins, ceb_1_ceb_6_duplicates_are_skipped,
                 ceb_2_ceb_6_a_claim_is_released_or_kept, ceb_2_a_kept_claim_that_failed_is_a_dead_letter,
                 ceb_3_a_claim_says_who_what_and_when, ceb_2_what_nobody_finished_is_visible_and_released_by_age,
-                ceb_2_releasing_never_touches_the_queue, ceb_5_ceb_6_cleanup_keeps_what_is_not_done;
+                ceb_2_releasing_never_touches_the_queue, ceb_2_age_counts_from_the_beginning_of_the_work,
+                ceb_5_ceb_6_cleanup_keeps_what_is_not_done;
             enqueue: ibx_013_ibx_027_a_new_message_is_durable_and_untried, ibx_025_ibx_026_when_it_was_seen,
                 ibx_014_queued_again_is_one_message, ibx_001_another_source_is_another_message,
                 ibx_019_ibx_022_ibx_118_any_payload_is_carried, ibx_020_ibx_021_topics_are_what_they_are,
@@ -87,7 +88,8 @@ macro_rules! store_conformance {
                 s6_ibx_083_a_crashed_worker_is_an_attempt, s5_a_lease_of_an_earlier_claim_settles_nothing,
                 ibx_8_3_expired_messages_are_set_aside, s18_a_claim_buries_a_little_at_a_time,
                 s19_an_undecodable_message_is_a_dead_letter, s13_a_clock_that_jumps_back_parks_nothing,
-                s13_s18_what_was_parked_comes_back_in_parts, s13_what_was_scheduled_stays_scheduled, ibx_082_ibx_084_the_policy_can_be_chosen;
+                s13_s18_what_was_parked_comes_back_in_parts, s13_what_was_scheduled_stays_scheduled,
+                ibx_082_ibx_084_the_policy_can_be_chosen;
             settle: ibx_044_ibx_047_ibx_049_acknowledged_is_done,
                 ibx_046_ibx_055_ibx_063_strangers_settle_nothing, ibx_048_ibx_059_ibx_066_nothing_is_a_no_op,
                 ibx_050_ibx_051_ibx_056_ibx_057_abandoned_comes_back,
