@@ -7,7 +7,7 @@ use twobox_core::ports::{Claim, HeadPolicy, InboxStatus, Queue, QueueStore};
 use twobox_core::{Clock, Message};
 
 use super::fixture::{StoreFixture, keyed, message};
-use super::worker::{LEASE, SECOND, Worker, ids, leases, only_id};
+use super::worker::{LEASE, SECOND, Worker, at_once, ids, leases, only_id};
 
 fn none() -> Vec<String> {
     Vec::new()
@@ -79,10 +79,10 @@ pub async fn ibx_030_ibx_103_ibx_106_workers_at_once_share_the_messages<F: Store
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     worker.put_many((0..60).map(|n| message(&fixture, &format!("m{n}"), "billing"))).await;
-    let workers = (1..=8).map(|number| {
-        let Worker { queue, owner, .. } = Worker::new(&fixture, number);
+    let workers = at_once(8, |n| {
+        let Worker { queue, owner, .. } = Worker::new(&fixture, n as u64);
         let store = fixture.store().clone();
-        tokio::spawn(async move {
+        async move {
             let claim = Claim::new(owner, LEASE, 3).expect("legal");
             let mut mine = Vec::new();
             loop {
@@ -92,12 +92,9 @@ pub async fn ibx_030_ibx_103_ibx_106_workers_at_once_share_the_messages<F: Store
                 }
                 mine.extend(ids(&claimed));
             }
-        })
+        }
     });
-    let mut all = Vec::new();
-    for worker in workers.collect::<Vec<_>>() {
-        all.extend(worker.await.expect("runs"));
-    }
+    let all: Vec<_> = workers.await.into_iter().flatten().collect();
     assert_eq!(all.len(), 60, "none twice");
     assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), 60, "none left out");
 }

@@ -10,7 +10,7 @@ use twobox_core::ports::{
 use twobox_core::{Clock, Consumer, Response};
 
 use super::fixture::{StoreFixture, name};
-use super::worker::{SECOND, Worker, key, only_id};
+use super::worker::{SECOND, Worker, at_once, key, only_id};
 
 fn billing() -> Consumer {
     name("billing")
@@ -43,15 +43,12 @@ pub async fn ceb_1_ceb_6_one_of_many_wins<F: StoreFixture>() {
     let fixture = F::fresh().await;
     for round in 0..5 {
         let id = format!("m{round}");
-        let racers = (0..16).map(|_| {
+        let racers = at_once(16, |_| {
             let (store, claim) = (fixture.store().clone(), first(&id));
-            tokio::spawn(async move { store.claim_first(&billing(), &claim).await })
+            async move { store.claim_first(&billing(), &claim).await.expect("claims") }
         });
-        let mut winners = 0;
-        for racer in racers.collect::<Vec<_>>() {
-            winners += u32::from(racer.await.expect("runs").expect("claims"));
-        }
-        assert_eq!(winners, 1, "{id}");
+        let winners = racers.await.into_iter().filter(|won| *won);
+        assert_eq!(winners.count(), 1, "{id}");
     }
 }
 

@@ -6,7 +6,7 @@ use twobox_core::ports::{
 use twobox_core::{Consumer, Payload, Response};
 
 use super::fixture::{HandlerScript, StoreFixture, deliver, message, name};
-use super::worker::{SECOND, Worker, key};
+use super::worker::{SECOND, Worker, at_once, key};
 
 fn billing() -> Consumer {
     name("billing")
@@ -95,14 +95,11 @@ pub async fn ibx_005_seen_again_is_noted<F: StoreFixture>() {
 /// IBX-006: many callers at once leave one record and see no error.
 pub async fn ibx_006_callers_at_once_leave_one_record<F: StoreFixture>() {
     let fixture = F::fresh().await;
-    let callers = (0..20).map(|_| {
+    let notices = at_once(16, |_| {
         let store = fixture.store().clone();
-        tokio::spawn(async move { store.already_processed(&billing(), &key("a"), None).await })
+        async move { store.already_processed(&billing(), &key("a"), None).await.expect("notices") }
     });
-    for caller in callers.collect::<Vec<_>>() {
-        let noticed = caller.await.expect("runs").expect("notices");
-        assert_eq!(noticed.status, InboxStatus::Seen);
-    }
+    assert!(notices.await.iter().all(|noticed| noticed.status == InboxStatus::Seen));
     assert!(processed(&fixture, &key("a")).await);
     assert!(!processed(&fixture, &key("a")).await, "there is one record, and it is Done");
 }

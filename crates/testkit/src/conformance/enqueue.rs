@@ -4,7 +4,7 @@ use twobox_core::ports::{Claim, ContentHash, DedupStore, Enqueued, InboxStatus, 
 use twobox_core::{Clock, Message, Payload, Timestamp};
 
 use super::fixture::{HandlerScript, StoreFixture, keyed, message, message_from, name};
-use super::worker::{LEASE, SECOND, Worker, ids, key, leases};
+use super::worker::{LEASE, SECOND, Worker, at_once, ids, key, leases};
 
 /// A message that says something else, under the same id.
 fn changed<F: StoreFixture>(fixture: &F, id: &str) -> Message {
@@ -56,16 +56,13 @@ pub async fn ibx_014_queued_again_is_one_message<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     let sent = message(&fixture, "a", "billing");
-    let callers = (0..16).map(|_| {
+    let callers = at_once(16, |_| {
         let (store, queue) = (fixture.store().clone(), worker.queue.clone());
         let work = Work { message: sent.clone(), hash: None };
-        tokio::spawn(async move { store.enqueue_work(&queue, &work).await })
+        async move { store.enqueue_work(&queue, &work).await.expect("queues") }
     });
-    let mut new = 0;
-    for caller in callers.collect::<Vec<_>>() {
-        new += u32::from(caller.await.expect("runs").expect("queues") == Enqueued::New);
-    }
-    assert_eq!(new, 1);
+    let new = callers.await.into_iter().filter(|enqueued| *enqueued == Enqueued::New);
+    assert_eq!(new.count(), 1);
     assert_eq!(worker.put(sent).await, Enqueued::Updated);
     assert_eq!(worker.claim_ids(10).await, ["a"]);
 }

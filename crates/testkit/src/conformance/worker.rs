@@ -1,7 +1,9 @@
 //! A worker under test: a queue, an identity, and what it does with a store.
 
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{
     Claim, Claimed, DeadWork, Enqueued, Handled, HeadPolicy, InboxStatus, Job, MessageKey, OwnerToken, Queue,
@@ -136,6 +138,28 @@ impl<'f, F: StoreFixture> Worker<'f, F> {
     pub(super) async fn deaths(&self) -> Vec<(String, Reason)> {
         self.dead().await.into_iter().map(|letter| (letter.id, letter.reason)).collect()
     }
+}
+
+/// Does `count` things at the same time, each on a thread of its own, and returns what they return.
+pub(super) async fn at_once<T, W>(count: usize, work: impl Fn(usize) -> W) -> Vec<T>
+where
+    T: Send + 'static,
+    W: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(count));
+    let on_a_thread = |n| {
+        let (work, start, runtime) = (work(n), Arc::clone(&start), Handle::current());
+        tokio::task::spawn_blocking(move || {
+            start.wait();
+            runtime.block_on(work)
+        })
+    };
+    let threads: Vec<_> = (0..count).map(on_a_thread).collect();
+    let mut results = Vec::new();
+    for thread in threads {
+        results.push(thread.await.expect("runs"));
+    }
+    results
 }
 
 pub(super) fn leases(claimed: &[Claimed]) -> Vec<WorkLease> {
