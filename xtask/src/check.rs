@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::console::Steps;
 use crate::metadata::{self, Package};
-use crate::{Result, cargo, tidy};
+use crate::{Result, cargo, requirements, tidy};
 
 const CLIPPY: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
@@ -25,6 +25,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
     }
     steps.run("tidy", || tidy::inspect(root));
+    steps.run("requirements", || requirements::run(root, requirements::Format::Brief));
     steps.finish()
 }
 
