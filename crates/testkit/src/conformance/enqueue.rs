@@ -286,7 +286,7 @@ pub async fn a_queued_message_wakes_whoever_watches<F: StoreFixture>() {
     let seen = waiting.await.expect("wakes");
     assert!(seen > 0);
     let next = async || worker.store().next_work(&worker.queue.consumer).await.expect("looks");
-    assert_eq!(next().await, Some(SECOND * 0));
+    assert_eq!(next().await, Some(std::time::Duration::ZERO));
     let claimed = worker.claim(1).await;
     assert_eq!(next().await, Some(LEASE), "when the lease is over");
     worker.store().give_back(&worker.queue, worker.owner, &leases(&claimed)).await.expect("gives back");

@@ -137,7 +137,7 @@ pub async fn s5_a_late_worker_without_a_rival_is_in_time<F: StoreFixture>() {
     let fixture = F::fresh().await;
     let worker = Worker::new(&fixture, 1);
     worker.put(message(&fixture, "a", "billing")).await;
-    let claimed = vec![worker.only().await];
+    let claimed = [worker.only().await];
     fixture.clock().advance(LEASE * 2);
     let both = vec![claimed[0].clone(), claimed[0].clone()];
     let handled = worker.handle(both, |_| Effect).await;
