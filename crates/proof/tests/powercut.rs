@@ -41,6 +41,11 @@ fn s3_no_power_cut_loses_or_halves_an_effect_that_was_acknowledged() {
     whole(Side::Billing, 2, 12);
 }
 
+#[test]
+fn s3_no_power_cut_loses_a_stored_message_or_doubles_what_a_worker_does() {
+    whole(Side::Queue, 0, 6);
+}
+
 fn with_faults(side: Side, kinds: &[Kind], every: u64) {
     let workload = Workload { messages: 5, ..Workload::new(side, 1) };
     let sample = Sample { every, steps: 10, variants: 1, recovering: false };
@@ -74,6 +79,21 @@ fn s14_after_any_failed_write_a_receiver_loses_nothing_and_goes_on() {
 #[test]
 fn s14_a_sender_that_cannot_read_loses_nothing_and_goes_on() {
     with_faults(Side::Shop, &[Kind::Read], 13);
+}
+
+#[test]
+fn s14_after_any_failed_sync_a_queue_loses_nothing_and_goes_on() {
+    with_faults(Side::Queue, &SYNCS, 5);
+}
+
+#[test]
+fn s14_after_any_failed_write_a_queue_loses_nothing_and_goes_on() {
+    with_faults(Side::Queue, &WRITES, 47);
+}
+
+#[test]
+fn s3_a_queue_that_cannot_read_does_nothing_twice() {
+    with_faults(Side::Queue, &[Kind::Read], 13);
 }
 
 /// A row that cannot be read is not a row that is not there: the effect would happen twice.
@@ -118,6 +138,16 @@ fn s2_the_weaker_durability_is_found_to_lose_acknowledged_work_and_nothing_else(
         let again = replay(&violations[0].case).unwrap();
         assert_eq!(again, violations[..1], "the printed command shows it again");
     }
+}
+
+/// The harness can fail: a worker's effects that are committed apart from the end of their message are found out.
+#[test]
+fn s3_effects_apart_from_the_end_of_their_message_are_found_to_double() {
+    let apart = Workload { messages: 3, apart: true, ..Workload::new(Side::Queue, 0) };
+    let (_, violations) = check_images(&apart, 1).unwrap();
+    assert!(violations.iter().any(|violation| violation.text.contains("is there twice")), "{violations:?}");
+    let again = replay(&violations[0].case).unwrap();
+    assert_eq!(again, violations[..1], "the printed command shows it again");
 }
 
 /// The harness can fail: the layouts that the store refuses are found out.

@@ -14,7 +14,7 @@ const VARIANTS: u64 = 4;
 /// Per seed and kind about this many calls fail, spread over the run.
 const FAULTS_PER_KIND: u64 = 8;
 
-/// Checks workloads of both sides for every seed, without faults and with some, until the seeds are used up or `stop`
+/// Checks workloads of all sides for every seed, without faults and with some, until the seeds are used up or `stop`
 /// says so. `on_progress` is told after every workload. Several campaigns may run at the same time on different threads.
 ///
 /// # Errors

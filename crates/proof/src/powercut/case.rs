@@ -39,6 +39,7 @@ impl Case {
                 "--seed" => workload.seed = value.parse()?,
                 "--messages" => workload.messages = value.parse()?,
                 "--durability" => workload.durability = durability(&value)?,
+                "--apart" => workload.apart = value.parse()?,
                 "--fault" => fault.kind = value.parse()?,
                 "--nth" => fault.nth = value.parse()?,
                 "--times" => workload.fault_times = value.parse()?,
@@ -74,6 +75,9 @@ impl fmt::Display for Case {
         }
         if workload.durability != usual.durability {
             write!(f, " --durability {PROCESS_CRASH}")?;
+        }
+        if workload.apart {
+            write!(f, " --apart true")?;
         }
         if let Some(Fault { kind, nth }) = workload.fault {
             write!(f, " --fault {kind} --nth {nth} --times {}", workload.fault_times)?;
@@ -112,7 +116,8 @@ mod tests {
             durability: Durability::ProcessCrash,
             fault,
             fault_times: 2,
-            ..Workload::new(Side::Shop, 9)
+            apart: true,
+            ..Workload::new(Side::Queue, 9)
         };
         for (workload, cut) in [(plain, Some(Cut::Torn)), (rare, None), (rare, Some(Cut::Kill))] {
             let case = Case { workload, step: 12, cut, variant: 3 };

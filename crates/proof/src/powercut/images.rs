@@ -14,7 +14,7 @@ use super::recover::{put, recover};
 use super::style::Style;
 use super::told::Told;
 use super::workload::{Place, Run, Side, Store, Workload, folder, runtime};
-use super::{billing, shop};
+use super::{billing, queue, shop};
 
 /// Every so many images the real store opens one whose state is known already, and must come to the same facts.
 const DOUBLE_CHECK: u64 = 32;
@@ -107,6 +107,7 @@ pub(super) fn cuts(variants: u64) -> impl Iterator<Item = (Cut, u64)> {
 enum Facts {
     Shop(shop::Facts),
     Billing(billing::Facts),
+    Queue(queue::Facts),
 }
 
 impl Facts {
@@ -114,6 +115,7 @@ impl Facts {
         match self {
             Self::Shop(facts) => facts.judge(told),
             Self::Billing(facts) => facts.judge(told),
+            Self::Queue(facts) => facts.judge(told),
         }
     }
 }
@@ -250,6 +252,7 @@ fn examine(workload: &Workload, folder: &Path) -> Result<Facts, String> {
         Ok::<_, Error>(match workload.side {
             Side::Shop => Facts::Shop(shop::examine(&store, &calm).await?),
             Side::Billing => Facts::Billing(billing::examine(&store, &calm).await?),
+            Side::Queue => Facts::Queue(queue::examine(&store, &calm).await?),
         })
     });
     examined.map_err(|error| error.chain())

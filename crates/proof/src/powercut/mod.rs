@@ -24,6 +24,7 @@ mod control;
 mod faults;
 mod images;
 mod neighbour;
+mod queue;
 mod recover;
 mod shop;
 mod style;

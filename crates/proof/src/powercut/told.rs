@@ -6,7 +6,7 @@ use twobox_testkit::disk::Record;
 
 /// The database is set up.
 pub(super) const READY: &str = "ready";
-/// The transaction that placed an order returned.
+/// The transaction that placed an order returned, or whoever stored a message was told so.
 pub(super) const ENQUEUED: &str = "enqueued";
 /// A transport was given the message.
 pub(super) const SENT: &str = "sent";
@@ -18,6 +18,8 @@ pub(super) const DIED: &str = "died";
 pub(super) const REPLAYED: &str = "replayed";
 /// The receiver has answered that the message is handled.
 pub(super) const DONE: &str = "done";
+/// A handler outside of the database was given the message.
+pub(super) const CALLED: &str = "called";
 /// The receiver has answered that the message is rejected.
 pub(super) const REJECTED: &str = "rejected";
 

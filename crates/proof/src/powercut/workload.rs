@@ -17,7 +17,7 @@ use twobox_testkit::{SeededRandom, VirtualClock};
 
 use super::style::Style;
 use super::told::READY;
-use super::{billing, shop};
+use super::{billing, queue, shop};
 
 /// Which half of the promise is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +26,30 @@ pub enum Side {
     Shop,
     /// Handles messages in transactions with their inbox rows, answers duplicates, purges.
     Billing,
+    /// Stores messages for later, and handles them in transactions with the end of their work.
+    Queue,
 }
 
 impl Side {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Shop, Self::Billing];
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Shop, Self::Billing, Self::Queue];
 
     fn name(self) -> &'static str {
         match self {
             Self::Shop => "shop",
             Self::Billing => "billing",
+            Self::Queue => "queue",
         }
     }
 
-    /// Creates its own table.
-    fn table(self) -> &'static str {
+    /// Creates its own tables.
+    fn tables(self) -> &'static [&'static str] {
+        const ORDERS: &str = "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY)";
+        const EFFECTS: &str = "CREATE TABLE IF NOT EXISTS effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)";
         match self {
-            Self::Shop => "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY)",
-            Self::Billing => "CREATE TABLE IF NOT EXISTS effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)",
+            Self::Shop => &[ORDERS],
+            Self::Billing => &[EFFECTS],
+            Self::Queue => &[ORDERS, EFFECTS],
         }
     }
 
@@ -83,6 +89,9 @@ pub struct Workload {
     pub fault: Option<Fault>,
     /// How many calls in a row fail with it.
     pub fault_times: u64,
+    /// Whether the queue's handlers commit their effects apart from the end of their work, which must be found to
+    /// double them.
+    pub apart: bool,
 }
 
 /// What a run has left.
@@ -99,7 +108,15 @@ impl Workload {
     /// A workload of the default durability without faults.
     #[must_use]
     pub fn new(side: Side, seed: u64) -> Self {
-        Self { side, seed, messages: 24, durability: Durability::Full, fault: None, fault_times: 1 }
+        Self {
+            side,
+            seed,
+            messages: 24,
+            durability: Durability::Full,
+            fault: None,
+            fault_times: 1,
+            apart: false,
+        }
     }
 
     /// Whether what was acknowledged must be there. With the weaker durability a fault may take it; that a cut may is what
@@ -127,6 +144,7 @@ impl Workload {
             match self.side {
                 Side::Shop => shop::work(&store, &disk, self).await,
                 Side::Billing => billing::work(&store, &disk, self).await,
+                Side::Queue => queue::work(&store, &disk, self).await,
             }
         });
         Ok(Run {
@@ -207,8 +225,11 @@ impl Store {
 
     async fn set_up(&self, workload: &Workload) -> Result<(), Error> {
         self.db.migrate().await?;
-        let table = workload.side.table();
-        self.db.transaction::<_, Error, _>(move |tx| tx.execute(table, [])).await?;
+        let tables = workload.side.tables();
+        let create = self.db.transaction::<_, Error, _>(move |tx| {
+            tables.iter().try_for_each(|table| tx.execute(table, []).map(drop))
+        });
+        create.await?;
         // With the weaker durability, too, whoever sets up a database sees to it that it is there.
         match self.db.make_durable(0, &i64::MAX).await {
             Err(error) if error.kind() != ErrorKind::LeaseLost => Err(error),
