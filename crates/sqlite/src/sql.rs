@@ -179,6 +179,7 @@ statements! {
     waiting_key = "outbox/waiting_key.sql";
     waiting_lane = "outbox/waiting_lane.sql";
     unannounced = "outbox/unannounced.sql";
+    inbox_claimed = "inbox/claimed.sql";
     inbox_notice = "inbox/notice.sql";
     inbox_touch = "inbox/touch.sql";
     inbox_take = "inbox/take.sql";

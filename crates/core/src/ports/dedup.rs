@@ -155,6 +155,21 @@ pub struct ClaimFirst {
     pub available: Option<Timestamp>,
 }
 
+/// The right to say what became of a claim, as long as nobody has released it and claimed the message anew (S5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimToken(pub i64);
+
+/// What became of a message that was claimed first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// It is done; duplicates are answered with this.
+    Done(Response),
+    /// It failed, and the claim is kept: a dead letter with this error.
+    Kept(String),
+    /// It failed, and the claim is given back, as if the message had never been seen (CEB-2).
+    Released,
+}
+
 /// Dedup records by hand.
 pub trait DedupStore: Clone + Send + Sync + 'static {
     /// Whether a message has been processed. One that is not known is noted as Seen, one that is not Done is noted as
@@ -190,15 +205,24 @@ pub trait DedupStore: Clone + Send + Sync + 'static {
         error: &str,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Claims a message before it is handled: of many who try, one gets it (CEB-1). Durable when this returns. `false`
-    /// also if it is too old, or dated too far ahead.
+    /// Claims a message before it is handled: of many who try, one gets it (CEB-1). Durable when this returns. `None`
+    /// if somebody has it or had it, and if it is too old or dated too far ahead.
     fn claim_first(
         &self,
         consumer: &Consumer,
         claim: &ClaimFirst,
+    ) -> impl Future<Output = Result<Option<ClaimToken>>> + Send;
+
+    /// Notes what became of a claim. `false`, and nothing is written, if it is no longer the one of this token.
+    fn settle_claim(
+        &self,
+        consumer: &Consumer,
+        key: &MessageKey,
+        token: ClaimToken,
+        outcome: &ClaimOutcome,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives a claim back, as if the message had never been seen (CEB-2). `false` if there is none.
+    /// Gives a claim back, whoever has it: for operators. `false` if there is none.
     fn release_claim(
         &self,
         consumer: &Consumer,

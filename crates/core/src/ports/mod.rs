@@ -22,8 +22,8 @@ pub use self::dead_letters::{
     Replayed,
 };
 pub use self::dedup::{
-    ClaimFirst, ContentHash, DedupStore, HASH_ALGORITHM_CHARS_MAX, HASH_BYTES_MAX, MessageKey, Noticed,
-    Unfinished,
+    ClaimFirst, ClaimOutcome, ClaimToken, ContentHash, DedupStore, HASH_ALGORITHM_CHARS_MAX, HASH_BYTES_MAX,
+    MessageKey, Noticed, Unfinished,
 };
 pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate, Treatment};
 pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};

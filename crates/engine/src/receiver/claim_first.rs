@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{ClaimFirst, ContentHash, DedupStore, InboxStore, MessageKey};
+use twobox_core::ports::{
+    ClaimFirst, ClaimOutcome, ClaimToken, ContentHash, DedupStore, InboxStore, MessageKey,
+};
 use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant};
 
 use super::{Prepare, Route};
@@ -61,30 +63,35 @@ impl<S: InboxStore + DedupStore> Claims<S> {
             hash: Some(ContentHash::sha256(message.payload.sha256())),
             available: Some(message.available),
         };
-        if !mutant!(ClaimNotMade) && !self.store.claim_first(&self.consumer, &claim).await? {
+        let token = match self.store.claim_first(&self.consumer, &claim).await? {
+            Some(token) => token,
+            None if mutant!(ClaimNotMade) => ClaimToken(0),
             // Somebody has it or had it, or it is too old: the row says which. If it says nothing, it was released
             // just now.
-            return Err(Refusal::retry("claimed by another delivery"));
-        }
+            None => return Err(Refusal::retry("claimed by another delivery")),
+        };
         crash_point!("claim.before-handler");
         let handler = Arc::clone(&self.handler);
         let outcome = spawn(async move { handler(message).await }).await;
         crash_point!("claim.handled");
         let outcome = outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
-        self.note(&key, &outcome).await?;
+        let noted = self.store.settle_claim(&self.consumer, &key, token, &self.meaning(&outcome)).await?;
         crash_point!("claim.noted");
+        if !noted {
+            let MessageKey { source, id } = &key;
+            tracing::warn!(%source, message_id = %id, "a claim was released while its message was being handled");
+        }
         outcome.map(S::answering)
     }
 
-    /// Notes what became of a claimed message.
-    async fn note(&self, key: &MessageKey, outcome: &HandlerResult<Response>) -> HandlerResult<()> {
+    /// What the handler's outcome means to the claim.
+    fn meaning(&self, outcome: &HandlerResult<Response>) -> ClaimOutcome {
         match outcome {
-            Ok(response) => self.store.mark_processed(&self.consumer, key, response).await?,
+            Ok(response) => ClaimOutcome::Done(response.clone()),
             Err(refusal) if self.on_error == OnError::Release && !refusal.is_reject() => {
-                self.store.release_claim(&self.consumer, key).await?
+                ClaimOutcome::Released
             }
-            Err(refusal) => self.store.mark_dead(&self.consumer, key, refusal.error()).await?,
-        };
-        Ok(())
+            Err(refusal) => ClaimOutcome::Kept(refusal.error().into()),
+        }
     }
 }

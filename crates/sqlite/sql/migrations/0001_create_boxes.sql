@@ -182,8 +182,9 @@ CREATE TABLE /*p*/inbox (
     last_seen_at   INTEGER,
     -- Since when somebody has noticed or claimed it without finishing it. NULL while it is queued or final.
     claimed_at     INTEGER,
-    -- Who has claimed it before handling it.
+    -- Who has claimed it before handling it, and which claim that is.
     handler        TEXT,
+    claim_token    INTEGER,
     processed_at   INTEGER,
     replay         INTEGER NOT NULL DEFAULT 0,
     response_type  TEXT,

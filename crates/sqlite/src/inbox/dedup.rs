@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use rusqlite::params;
 use twobox_core::handler::shorten;
-use twobox_core::ports::{ClaimFirst, ContentHash, DedupStore, InboxStatus, MessageKey, Noticed, Unfinished};
+use twobox_core::ports::{
+    ClaimFirst, ClaimOutcome, ClaimToken, ContentHash, DedupStore, InboxStatus, MessageKey, Noticed,
+    Unfinished,
+};
 use twobox_core::{Consumer, Response, Result, Timestamp, crash_point};
 
 use super::handle::{Placed, check_response, is_plausible, record};
@@ -43,69 +46,67 @@ impl DedupStore for Sqlite {
     ) -> Result<bool> {
         check_response(response, &self.options).map_err(twobox_core::Error::invalid)?;
         let (db, consumer, key, response) = (self.clone(), consumer.clone(), key.clone(), response.clone());
-        self.write(Class::Synced, move |tx| {
-            let now = db.options.clock.now();
-            let Some((peer, Placed { row, available, .. })) = find(tx, &consumer, &key)? else {
-                return Ok(false);
-            };
-            let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
-            let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
-            crash_point!("dedup.processed");
-            if done {
-                let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
-                Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
-                tx.execute(&tx.sql.peer_count, params![peer, available, 1, 0, 0, 0, 0])?;
-            }
-            Ok(done)
-        })
-        .await
+        self.write(Class::Synced, move |tx| processed(&db, tx, &consumer, &key, &response)).await
     }
 
     async fn mark_dead(&self, consumer: &Consumer, key: &MessageKey, error: &str) -> Result<bool> {
         let (db, consumer, key, error) = (self.clone(), consumer.clone(), key.clone(), shorten(error));
-        self.write(Class::Synced, move |tx| {
-            let now = db.options.clock.now();
-            let Some((peer, known)) = find(tx, &consumer, &key)? else { return Ok(false) };
-            if matches!(known.record.status, InboxStatus::Done | InboxStatus::Dead | InboxStatus::Expired) {
-                return Ok(false);
-            }
-            crate::queue::bury_by_hand(tx, (peer, known.row), &error, now)?;
-            Ok(true)
-        })
-        .await
+        self.write(Class::Synced, move |tx| dead(&db, tx, &consumer, &key, &error)).await
     }
 
-    async fn claim_first(&self, consumer: &Consumer, claim: &ClaimFirst) -> Result<bool> {
+    async fn claim_first(&self, consumer: &Consumer, claim: &ClaimFirst) -> Result<Option<ClaimToken>> {
         let (db, consumer, claim) = (self.clone(), consumer.clone(), claim.clone());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
             let peer = job::find(tx, &consumer, &claim.key.source)?;
             let available = claim.available.unwrap_or(now);
             if claim.available.is_some() && !is_plausible(available, &peer, now) {
-                return Ok(false);
+                return Ok(None);
             }
+            let token = db.options.random.next_u64().cast_signed();
             let row = Row {
                 status: InboxStatus::Processing,
                 topic: claim.topic.as_str(),
                 handler: Some(&claim.handler),
                 available,
+                token: Some(token),
             };
             let claimed = insert(tx, peer.id, &claim.key, &row, claim.hash.as_ref(), now)?;
             crash_point!("dedup.claimed");
-            Ok(claimed)
+            Ok(claimed.then_some(ClaimToken(token)))
+        })
+        .await
+    }
+
+    async fn settle_claim(
+        &self,
+        consumer: &Consumer,
+        key: &MessageKey,
+        token: ClaimToken,
+        outcome: &ClaimOutcome,
+    ) -> Result<bool> {
+        if let ClaimOutcome::Done(response) = outcome {
+            check_response(response, &self.options).map_err(twobox_core::Error::invalid)?;
+        }
+        let (db, consumer, key, outcome) = (self.clone(), consumer.clone(), key.clone(), outcome.clone());
+        self.write(Class::Synced, move |tx| {
+            let peer = job::find(tx, &consumer, &key.source)?.id;
+            let values = params![peer, key.id.as_str(), token.0];
+            if tx.query_optional(&tx.sql.inbox_claimed, values, |_| Ok(()))?.is_none() {
+                return Ok(false);
+            }
+            match &outcome {
+                ClaimOutcome::Done(response) => processed(&db, tx, &consumer, &key, response),
+                ClaimOutcome::Kept(error) => dead(&db, tx, &consumer, &key, &shorten(error)),
+                ClaimOutcome::Released => released(tx, &consumer, &key),
+            }
         })
         .await
     }
 
     async fn release_claim(&self, consumer: &Consumer, key: &MessageKey) -> Result<bool> {
         let (consumer, key) = (consumer.clone(), key.clone());
-        self.write(Class::Synced, move |tx| {
-            let peer = job::find(tx, &consumer, &key.source)?.id;
-            let released = tx.execute(&tx.sql.inbox_release, params![peer, key.id.as_str()])? == 1;
-            crash_point!("dedup.released");
-            Ok(released)
-        })
-        .await
+        self.write(Class::Synced, move |tx| released(tx, &consumer, &key)).await
     }
 
     async fn unfinished(
@@ -160,6 +161,52 @@ impl DedupStore for Sqlite {
     }
 }
 
+/// Makes a message Done, unless it is.
+fn processed(
+    db: &Sqlite,
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    key: &MessageKey,
+    response: &Response,
+) -> Result<bool> {
+    let now = db.options.clock.now();
+    let Some((peer, Placed { row, available, .. })) = find(tx, consumer, key)? else { return Ok(false) };
+    let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
+    let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
+    crash_point!("dedup.processed");
+    if done {
+        let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
+        Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
+        tx.execute(&tx.sql.peer_count, params![peer, available, 1, 0, 0, 0, 0])?;
+    }
+    Ok(done)
+}
+
+/// Makes a message a dead letter, unless it is final.
+fn dead(
+    db: &Sqlite,
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    key: &MessageKey,
+    error: &str,
+) -> Result<bool> {
+    let now = db.options.clock.now();
+    let Some((peer, known)) = find(tx, consumer, key)? else { return Ok(false) };
+    if matches!(known.record.status, InboxStatus::Done | InboxStatus::Dead | InboxStatus::Expired) {
+        return Ok(false);
+    }
+    crate::queue::bury_by_hand(tx, (peer, known.row), error, now)?;
+    Ok(true)
+}
+
+/// Gives a claim back.
+fn released(tx: &mut SqliteTx<'_>, consumer: &Consumer, key: &MessageKey) -> Result<bool> {
+    let peer = job::find(tx, consumer, &key.source)?.id;
+    let released = tx.execute(&tx.sql.inbox_release, params![peer, key.id.as_str()])? == 1;
+    crash_point!("dedup.released");
+    Ok(released)
+}
+
 /// The row of a message, if it is known, and its peer.
 fn find(tx: &mut SqliteTx<'_>, consumer: &Consumer, key: &MessageKey) -> Result<Option<(i64, Placed)>> {
     let peer = job::find(tx, consumer, &key.source)?.id;
@@ -173,6 +220,7 @@ struct Row<'a> {
     topic: &'a str,
     handler: Option<&'a str>,
     available: Timestamp,
+    token: Option<i64>,
 }
 
 fn insert(
@@ -193,6 +241,7 @@ fn insert(
         now.as_micros(),
         row.handler,
         row.available.as_micros(),
+        row.token,
     ];
     Ok(tx.execute(&tx.sql.inbox_notice, values)? == 1)
 }
@@ -207,7 +256,7 @@ fn notice(
 ) -> Result<Noticed> {
     let now = db.options.clock.now();
     let peer = job::find(tx, consumer, &key.source)?.id;
-    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now };
+    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now, token: None };
     if insert(tx, peer, key, &seen, hash, now)? {
         crash_point!("dedup.noticed");
         tracing::debug!(source = %key.source, message_id = %key.id, "not processed before");

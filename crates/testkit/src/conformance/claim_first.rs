@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{
-    ClaimFirst, ContentHash, DedupStore, InboxStatus, QueueStore, SweepPlan, SweepStore, Unfinished,
-    WorkFilter,
+    ClaimFirst, ClaimOutcome, ContentHash, DedupStore, InboxStatus, QueueStore, SweepPlan, SweepStore,
+    Unfinished, WorkFilter,
 };
 use twobox_core::{Clock, Consumer, Response};
 
@@ -27,7 +27,7 @@ fn first(id: &str) -> ClaimFirst {
 }
 
 async fn claim<F: StoreFixture>(fixture: &F, id: &str) -> bool {
-    fixture.store().claim_first(&billing(), &first(id)).await.expect("claims")
+    fixture.store().claim_first(&billing(), &first(id)).await.expect("claims").is_some()
 }
 
 async fn release<F: StoreFixture>(fixture: &F, id: &str) -> bool {
@@ -45,7 +45,7 @@ pub async fn ceb_1_ceb_6_one_of_many_wins<F: StoreFixture>() {
         let id = format!("m{round}");
         let racers = at_once(16, |_| {
             let (store, claim) = (fixture.store().clone(), first(&id));
-            async move { store.claim_first(&billing(), &claim).await.expect("claims") }
+            async move { store.claim_first(&billing(), &claim).await.expect("claims").is_some() }
         });
         let winners = racers.await.into_iter().filter(|won| *won);
         assert_eq!(winners.count(), 1, "{id}");
@@ -58,7 +58,7 @@ pub async fn ceb_1_ceb_6_duplicates_are_skipped<F: StoreFixture>() {
     assert!(claim(&fixture, "a").await);
     assert!(!claim(&fixture, "a").await, "somebody has it");
     assert!(claim(&fixture, "b").await, "another message");
-    let audit = fixture.store().claim_first(&name("audit"), &first("a")).await.expect("claims");
+    let audit = fixture.store().claim_first(&name("audit"), &first("a")).await.expect("claims").is_some();
     assert!(audit, "another consumer");
     fixture.store().mark_processed(&billing(), &key("a"), &Response::empty()).await.expect("marks");
     assert!(!claim(&fixture, "a").await, "it is done");
@@ -109,7 +109,7 @@ pub async fn ceb_3_a_claim_says_who_what_and_when<F: StoreFixture>() {
     let claimed = fixture.clock().now();
     let hash = ContentHash::of(b"content");
     let claim = ClaimFirst { hash: Some(hash.clone()), ..first("a") };
-    assert!(fixture.store().claim_first(&billing(), &claim).await.expect("claims"));
+    assert!(fixture.store().claim_first(&billing(), &claim).await.expect("claims").is_some());
     fixture.clock().advance(SECOND);
     let expected = Unfinished {
         key: key("a"),
@@ -196,4 +196,22 @@ pub async fn ceb_5_ceb_6_cleanup_keeps_what_is_not_done<F: StoreFixture>() {
     for id in ["claimed", "dead", "new", "newer"] {
         assert!(!claim(&fixture, id).await, "{id} is still known");
     }
+}
+
+/// S5, CEB-2: after a claim was released by age and made anew, the first owner can neither finish nor release it.
+pub async fn s5_ceb_2_a_released_claim_settles_nothing<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store();
+    let one = store.claim_first(&billing(), &first("a")).await.expect("claims").expect("is the first");
+    assert!(release(&fixture, "a").await);
+    let two = store.claim_first(&billing(), &first("a")).await.expect("claims").expect("is free");
+    let done = ClaimOutcome::Done(twobox_core::Response::empty());
+    for outcome in [done.clone(), ClaimOutcome::Kept("late".into()), ClaimOutcome::Released] {
+        let settled = store.settle_claim(&billing(), &key("a"), one, &outcome).await.expect("settles");
+        assert!(!settled, "{outcome:?}");
+    }
+    assert!(!claim(&fixture, "a").await, "it is still the second one's");
+    assert!(store.settle_claim(&billing(), &key("a"), two, &done).await.expect("settles"));
+    assert!(!store.settle_claim(&billing(), &key("a"), two, &ClaimOutcome::Released).await.expect("settles"));
+    assert!(!claim(&fixture, "a").await, "done is final");
 }

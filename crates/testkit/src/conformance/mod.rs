@@ -70,7 +70,7 @@ macro_rules! store_conformance {
             claim_first: ceb_1_ceb_6_one_of_many_wins, ceb_1_ceb_6_duplicates_are_skipped,
                 ceb_2_ceb_6_a_claim_is_released_or_kept, ceb_2_a_kept_claim_that_failed_is_a_dead_letter,
                 ceb_3_a_claim_says_who_what_and_when, ceb_2_what_nobody_finished_is_visible_and_released_by_age,
-                ceb_2_releasing_never_touches_the_queue, ceb_2_age_counts_from_the_beginning_of_the_work,
+                s5_ceb_2_a_released_claim_settles_nothing, ceb_2_releasing_never_touches_the_queue, ceb_2_age_counts_from_the_beginning_of_the_work,
                 ceb_5_ceb_6_cleanup_keeps_what_is_not_done;
             enqueue: ibx_013_ibx_027_a_new_message_is_durable_and_untried, ibx_025_ibx_026_when_it_was_seen,
                 ibx_014_queued_again_is_one_message, ibx_001_another_source_is_another_message,
