@@ -11,7 +11,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target, a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 12] = [
+const SUITE: [(&str, &str, &str, &str); 13] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
@@ -28,6 +28,12 @@ const SUITE: [(&str, &str, &str, &str); 12] = [
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
     ("queue-crash-uncharged", "twobox-sqlite", "conformance", "s6_ibx_083_a_crashed_worker_is_an_attempt"),
     ("queue-done-runs-again", "twobox-sqlite", "conformance", "ibx_028_done_is_not_queued_again"),
+    (
+        "queue-effect-apart",
+        "twobox-proof",
+        "powercut",
+        "s3_no_power_cut_loses_a_stored_message_or_doubles_what_a_worker_does",
+    ),
     ("queue-key-ignored", "twobox-sqlite", "conformance", "ibx_8_1_s12_only_the_head_is_claimed"),
     ("queue-no-fence", "twobox-sqlite", "conformance", "s5_a_lease_of_an_earlier_claim_settles_nothing"),
     ("queue-unstored", "twobox-sqlite", "conformance", "adr_04_stored_first_and_handled_later"),

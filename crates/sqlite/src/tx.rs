@@ -317,10 +317,11 @@ impl<'c> SqliteTx<'c> {
     /// Part of a planted bug: commits what is there, and goes on in another transaction.
     pub(crate) fn commit_midway(&self) -> Result<()> {
         if !self.lean {
-            return Ok(()); // inside a savepoint there is nothing to commit
+            self.note(self.guard.release(self.connection), "leave the savepoint")?;
         }
         self.note(self.guard.commit(self.connection), "commit midway")?;
-        self.note(self.guard.begin(self.connection), "begin again")
+        self.note(self.guard.begin(self.connection), "begin again")?;
+        if self.lean { Ok(()) } else { self.guard.savepoint(self.connection) }
     }
 
     /// What a statement has found, if the database itself is in trouble.

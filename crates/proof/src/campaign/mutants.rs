@@ -32,6 +32,7 @@ impl Harness {
             | Mutant::NoFence
             | Mutant::QueueCrashUncharged
             | Mutant::QueueDoneRunsAgain
+            | Mutant::QueueEffectApart
             | Mutant::QueueKeyIgnored
             | Mutant::QueueNoFence
             | Mutant::QueueUnstored
