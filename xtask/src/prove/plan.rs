@@ -13,16 +13,16 @@ pub(crate) fn phases(programs: &Programs, minutes: f64) -> Vec<Vec<Lane>> {
     let twobox = programs.twobox.to_string_lossy().into_owned();
     vec![
         vec![
-            vec![plain("powercut", &["powercut", "--seconds", &seconds(34.0)])],
+            vec![plain("powercut", &["powercut", "--seconds", &seconds(36.0)])],
             vec![
-                Job::new("schedules", &programs.schedules, &["schedules", "--seconds", &seconds(13.0)]),
-                Job::new("fuzz", &programs.xtask, &["fuzz", "--seconds", &seconds(17.0), "--json"]),
+                Job::new("schedules", &programs.schedules, &["schedules", "--seconds", &seconds(11.0)]),
+                Job::new("fuzz", &programs.xtask, &["fuzz", "--seconds", &seconds(19.0), "--json"]),
                 plain("model", &["model"]),
             ],
         ],
         // Two processes: in one, two worlds would wait for the lock of SQLite's page cache.
         ["0", "1"].map(|first| vec![plain("world", &world(first))]).into(),
-        vec![vec![plain("kills", &["kills", "--seconds", &seconds(8.0), "--program", &twobox])]],
+        vec![vec![plain("kills", &["kills", "--seconds", &seconds(9.5), "--program", &twobox])]],
         programs.mutants.iter().map(|program| vec![Job::new("mutants", program, &["mutants"])]).collect(),
     ]
 }

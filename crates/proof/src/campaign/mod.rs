@@ -87,12 +87,16 @@ impl Time {
         Self { start: Instant::now(), given }
     }
 
+    fn passed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     fn is_up(&self) -> bool {
-        self.start.elapsed() >= self.given
+        self.passed() >= self.given
     }
 
     fn part(&self) -> f64 {
-        self.start.elapsed().as_secs_f64() / self.given.as_secs_f64().max(1e-9)
+        self.passed().as_secs_f64() / self.given.as_secs_f64().max(1e-9)
     }
 
     /// Tells whoever reads along how far it is.
