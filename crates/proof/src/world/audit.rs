@@ -8,16 +8,20 @@ use twobox_testkit::history::{Event, Standing};
 use super::process::{Node, Process};
 use super::stage::Stage;
 use super::tally::Kind;
+use super::work;
 
-const OPEN: &str = "SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed', 'Expired')";
+const OPEN: &str = "
+    SELECT (SELECT count(*) FROM outbox_messages WHERE status NOT IN ('Sent', 'Failed', 'Expired'))
+        + (SELECT count(*) FROM inbox_queue WHERE state = 'Open')";
 const ROWS: &str = "SELECT id, place FROM orders ORDER BY place";
 const EFFECTS: &str = "SELECT id, of, place FROM effects ORDER BY place";
 const STANDS: &str = "
     SELECT m.message_id, trim(CAST(m.payload AS TEXT), '\"'), m.status, w.reason
     FROM outbox_messages AS m LEFT JOIN outbox_waiting AS w ON w.seq = m.seq
     ORDER BY m.seq";
+const QUEUE: &str = "SELECT message_id, trim(CAST(payload AS TEXT), '\"') FROM inbox_queue ORDER BY item_id";
 
-/// How many messages of a node are neither sent nor dead.
+/// How many messages of a node are neither sent nor handled nor dead.
 pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
     let count = process
         .db
@@ -33,7 +37,9 @@ pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
 
 /// Appends everything a node's database says.
 pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Result<(), Error> {
-    let events = process.db.transaction::<_, Error, _>(|tx| {
+    let letters = work::dead(node, process).await?;
+    letters.iter().for_each(|_| stage.count(Kind::WorkDead));
+    let events = process.db.transaction::<_, Error, _>(move |tx| {
         let mut events = tx.query(ROWS, [], |row| Ok(Event::Row { id: row.get(0)?, place: row.get(1)? }))?;
         events.extend(tx.query(EFFECTS, [], |row| {
             Ok(Event::Effect { id: row.get(0)?, of: row.get(1)?, place: row.get(2)? })
@@ -46,6 +52,13 @@ pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Resul
                 _ => Standing::Open,
             };
             Ok(Event::Stands { id: row.get(0)?, of: row.get(1)?, standing })
+        })?);
+        events.extend(tx.query(QUEUE, [], |row| {
+            let id: String = row.get(0)?;
+            // What no operator is shown is not dead with a reason.
+            let letter = letters.iter().find(|letter| letter.id == id);
+            let standing = letter.map_or(Standing::Open, |letter| Standing::Dead(letter.reason.to_string()));
+            Ok(Event::Work { id, of: row.get(1)?, standing })
         })?);
         Ok(events)
     });

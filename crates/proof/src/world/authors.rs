@@ -10,7 +10,7 @@ use twobox_sqlite::Once;
 use twobox_testkit::history::{Event, Order};
 
 use super::foreign;
-use super::handlers::{FOLLOWED, PLAIN, SLOW, follow_up_of};
+use super::handlers::{FOLLOWED, PLAIN, QUEUED, QUEUED_SLOW, SLOW, follow_up_of};
 use super::process::{Node, Process};
 use super::stage::{Stage, index};
 use super::tally::Kind;
@@ -154,9 +154,16 @@ impl Author {
             destination: self.node.peer.to_string(),
             ..Order::default()
         };
+        let endpoint = [PLAIN, PLAIN, FOLLOWED, SLOW, QUEUED, QUEUED_SLOW][index(stage.up_to(6))];
+        let is_queued = matches!(endpoint, QUEUED | QUEUED_SLOW);
+        if is_queued {
+            stage.count(Kind::Queued);
+        }
         if stage.up_to(3) > 0 {
             stage.count(Kind::Keyed);
-            order.key = Some(format!("k{}", stage.up_to(2)));
+            // What is handled at once may overtake what is handled later, so they share no key.
+            let initial = if is_queued { 'q' } else { 'k' };
+            order.key = Some(format!("{initial}{}", stage.up_to(2)));
         }
         let (mut due_in, mut ttl) = (None, None);
         match stage.up_to(10) {
@@ -172,7 +179,6 @@ impl Author {
             }
             _ => {}
         }
-        let endpoint = [PLAIN, PLAIN, FOLLOWED, SLOW][index(stage.up_to(4))];
         Wish { order, endpoint, due_in, ttl }
     }
 

@@ -11,6 +11,7 @@ use twobox_core::{
 use twobox_engine::Receiver;
 use twobox_engine::receiver::{Prepare, Route};
 use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
+use twobox_testkit::history::Event;
 
 use super::clock::ProcessClock;
 use super::process::Node;
@@ -24,9 +25,15 @@ pub(super) const FOLLOWED: &str = "Followed";
 /// Takes its time before its transaction.
 pub(super) const SLOW: &str = "Slow";
 
+/// Is stored; a worker has its effect.
+pub(super) const QUEUED: &str = "Queued";
+/// Is stored; a worker takes its time before the transaction that has its effect.
+pub(super) const QUEUED_SLOW: &str = "QueuedSlow";
+
 /// What a handler needs.
-struct Work {
+pub(super) struct Work {
     stage: Arc<Stage>,
+    name: Arc<str>,
     peer: Arc<str>,
     db: Sqlite,
     clock: Arc<ProcessClock>,
@@ -40,29 +47,27 @@ pub(super) fn receiver(
     clock: &Arc<ProcessClock>,
     ends: &Arc<Semaphore>,
 ) -> Result<Receiver<Sqlite>, Error> {
-    let work = Arc::new(Work {
-        stage: Arc::clone(stage),
-        peer: Arc::clone(&node.peer),
-        db: db.clone(),
-        clock: Arc::clone(clock),
-        stamp: Stamp::new(Source::new(&*node.name)?, Arc::clone(clock) as _, db.random()),
-    });
-    let handler = |follows: bool| {
-        let work = Arc::clone(&work);
-        SqliteHandler::new(move |tx, message| work.handle(tx, message, follows))
-    };
+    let work = Work::new(stage, node, db, clock)?;
+    let handler = |follows: bool| work.handler(follows);
     let receiver = Receiver::builder(db.clone(), Consumer::new(&*node.name)?, Arc::clone(clock) as _)
         .route(Endpoint::new(PLAIN)?, Route::Handler(handler(false)))?
         .route(Endpoint::new(FOLLOWED)?, Route::Handler(handler(true)))?
-        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(stage, handler(false), ends)))?;
+        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(stage, Kind::HandlerSlow, handler(false), ends)))?
+        .route(Endpoint::new(QUEUED)?, Route::Queued)?
+        .route(Endpoint::new(QUEUED_SLOW)?, Route::Queued)?;
     Ok(receiver.build())
 }
 
 /// A first half that waits; it ends with its process.
-fn slowly(stage: &Arc<Stage>, handler: SqliteHandler, ends: &Arc<Semaphore>) -> Prepare<SqliteHandler> {
+pub(super) fn slowly(
+    stage: &Arc<Stage>,
+    kind: Kind,
+    handler: SqliteHandler,
+    ends: &Arc<Semaphore>,
+) -> Prepare<SqliteHandler> {
     let (stage, ends) = (Arc::clone(stage), Arc::clone(ends));
     Arc::new(move |_| {
-        let slow = stage.mishap(2, Kind::HandlerSlow);
+        let slow = stage.mishap(2, kind);
         let pause = if slow { stage.millis(20..600) } else { Duration::ZERO };
         let (handler, ends) = (handler.clone(), Arc::clone(&ends));
         Box::pin(async move {
@@ -76,6 +81,28 @@ fn slowly(stage: &Arc<Stage>, handler: SqliteHandler, ends: &Arc<Semaphore>) -> 
 }
 
 impl Work {
+    pub(super) fn new(
+        stage: &Arc<Stage>,
+        node: &Node,
+        db: &Sqlite,
+        clock: &Arc<ProcessClock>,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            stage: Arc::clone(stage),
+            name: Arc::clone(&node.name),
+            peer: Arc::clone(&node.peer),
+            db: db.clone(),
+            clock: Arc::clone(clock),
+            stamp: Stamp::new(Source::new(&*node.name)?, Arc::clone(clock) as _, db.random()),
+        }))
+    }
+
+    /// What writes the effect, and perhaps enqueues a message for whoever sent it.
+    pub(super) fn handler(self: &Arc<Self>, follows: bool) -> SqliteHandler {
+        let work = Arc::clone(self);
+        SqliteHandler::new(move |tx, message| work.handle(tx, message, follows))
+    }
+
     fn handle(&self, tx: &mut SqliteTx<'_>, message: &Message, follows: bool) -> HandlerResult {
         let name = name_of(message);
         tx.execute("INSERT INTO effects (id, of) VALUES (?1, ?2)", [message.id.as_str(), &name])?;
@@ -87,6 +114,7 @@ impl Work {
             return Err(Refusal::retry("not now"));
         }
         if self.stage.mishap(40, Kind::HandlerReject) {
+            self.stage.note(&self.name, Event::Rejected(message.id.to_string()));
             return Err(Refusal::reject("never"));
         }
         if self.stage.mishap(30, Kind::HandlerSwallow) {

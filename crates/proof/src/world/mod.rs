@@ -23,6 +23,7 @@ mod serve;
 mod stage;
 mod tally;
 mod weather;
+mod work;
 
 pub use self::run::{Options, Outcome, Violation, run};
 pub use self::tally::{Kind, Tally};

@@ -11,6 +11,7 @@ use twobox_testkit::history::Event;
 use super::process::{Node, Process};
 use super::stage::Stage;
 use super::tally::Kind;
+use super::work;
 
 /// Time to live of what is sent again: longer than any run.
 const TTL: Duration = Duration::from_secs(3600);
@@ -67,7 +68,7 @@ pub(super) async fn round(stage: &Stage, node: &Node, process: &Process, care: C
             done += 1;
         }
     }
-    Ok(done)
+    Ok(done + work::round(stage, node, process, care).await?)
 }
 
 async fn replay(stage: &Stage, node: &Node, process: &Process, letter: &DeadLetter<i64>) -> Result<()> {

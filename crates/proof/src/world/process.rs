@@ -17,7 +17,8 @@ use twobox_testkit::history::Event;
 use super::clock::{ProcessClock, Wall};
 use super::network::Network;
 use super::stage::{SECOND, Stage, lock};
-use super::{handlers, relays};
+use super::tally::Kind;
+use super::{handlers, relays, work};
 
 /// Rows of authors and effects of handlers, beside the boxes in one file.
 const TABLES: [&str; 2] = [
@@ -28,6 +29,9 @@ const TABLES: [&str; 2] = [
 /// The one thing that SQLite's own chance has chosen. It stands in every request, and what a changed bit makes of a
 /// request depends on the bits.
 const NAME_OUTBOX: &str = "UPDATE twobox_meta SET value = '0123456789abcdef' WHERE name = 'outbox_instance' AND value <> '0123456789abcdef'";
+
+/// What the receiver has stored, and whether a worker had it.
+const QUEUE: &str = "SELECT message_id, lease_owner IS NOT NULL FROM inbox_queue ORDER BY item_id";
 
 /// A dead process is gone within this time, or something keeps it alive for ever.
 const DYING: Duration = Duration::from_secs(60);
@@ -118,14 +122,16 @@ impl Process {
         let bare = Arc::strong_count(&clock);
         let driver = drive(&db);
         db.migrate().await?;
-        let effects = prepare(&db).await?;
+        let (found, leased) = prepare(&db).await?;
         if node.disk.is_off() {
             return Err(Error::new(twobox_core::ErrorKind::Unavailable, "the power is off"));
         }
-        stage.note(&node.name, Event::Recovered(effects));
+        stage.note(&node.name, found);
+        (0..leased).for_each(|_| stage.count(Kind::WorkLeft));
         let ends = Arc::new(Semaphore::new(0));
         let receiver = handlers::receiver(stage, node, &db, &clock, &ends)?;
         let mut parts = vec![relays::relay(stage, node, network, &db, &clock, &random)?];
+        parts.push(work::worker(stage, node, &db, &clock, &random, &ends)?);
         if node.has_second_relay {
             parts.push(relays::second(stage, node, network));
         }
@@ -208,11 +214,15 @@ pub(super) fn drive(db: &Sqlite) -> Task {
     Task::spawn(async move { db.drive().await })
 }
 
-/// Creates what is missing, and returns the messages whose effects are there.
-async fn prepare(db: &Sqlite) -> Result<Vec<String>, Error> {
+/// Creates what is missing, and returns the messages that are there, and how many of them a worker had in hand.
+async fn prepare(db: &Sqlite) -> Result<(Event, usize), Error> {
     db.transaction::<_, Error, _>(|tx| {
         TABLES.iter().chain([&NAME_OUTBOX]).try_for_each(|sql| tx.execute(sql, []).map(drop))?;
-        tx.query("SELECT id FROM effects ORDER BY place", [], |row| row.get(0))
+        let effects = tx.query("SELECT id FROM effects ORDER BY place", [], |row| row.get(0))?;
+        let queue = tx.query(QUEUE, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let leased = queue.iter().filter(|(_, is_leased)| *is_leased).count();
+        let queued = queue.into_iter().map(|(id, _)| id).collect();
+        Ok((Event::Recovered { effects, queued }, leased))
     })
     .await
 }

@@ -1,7 +1,8 @@
-//! The relays of a node: one in its process, perhaps one in a process beside it.
+//! The relays of a node: one in its process, perhaps one in a process beside it, which has a worker as well.
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::DeadLetter;
 use twobox_core::{Destination, Error, Source};
@@ -15,6 +16,7 @@ use super::network::{Line, Network};
 use super::process::{Node, Task, drive, open};
 use super::stage::Stage;
 use super::tally::Kind;
+use super::work;
 
 /// Starts a relay for what the node enqueues.
 pub(super) fn relay(
@@ -51,7 +53,7 @@ fn tell(stage: &Stage, node: &Node, letter: &DeadLetter<i64>) {
     stage.note(&node.name, Event::Died(letter.message_id.clone(), letter.reason.to_string()));
 }
 
-/// A process that does nothing but relay, on the same file; it is killed and started again and again.
+/// A process that relays and works on the same file, and receives nothing; it is killed and started again and again.
 pub(super) fn second(stage: &Arc<Stage>, node: &Arc<Node>, network: &Arc<Network>) -> Task {
     let (stage, node, network) = (Arc::clone(stage), Arc::clone(node), Arc::clone(network));
     Task::spawn(async move {
@@ -62,12 +64,14 @@ pub(super) fn second(stage: &Arc<Stage>, node: &Arc<Node>, network: &Arc<Network
             let Ok(db) = open(&node, &clock, &random).await else { continue };
             let driver = drive(&db);
             let relaying = relay(&stage, &node, &network, &db, &clock, &random);
+            let ends = Arc::new(Semaphore::new(0));
+            let working = work::worker(&stage, &node, &db, &clock, &random, &ends);
             tokio::time::sleep(stage.millis(500..3_000)).await;
             if stage.is_healed() {
                 std::future::pending::<()>().await;
             }
             stage.count(Kind::RelayKilled);
-            drop((relaying, driver));
+            drop((relaying, working, driver));
         }
     })
 }

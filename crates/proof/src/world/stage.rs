@@ -12,6 +12,7 @@ use twobox_core::config::Timing;
 use twobox_core::ports::{HeadPolicy, SweepPlan};
 use twobox_core::retry::Policy;
 use twobox_engine::relay::RelayOptions;
+use twobox_engine::worker::WorkerOptions;
 use twobox_testkit::SeededRandom;
 use twobox_testkit::history::{Event, History, Rules};
 
@@ -32,6 +33,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Plan {
     pub(super) relay: RelayOptions,
     pub(super) sweep: SweepPlan,
+    pub(super) worker: WorkerOptions,
     pub(super) rules: Rules,
     /// A second process relays from the first node's outbox.
     pub(super) two_relays: bool,
@@ -72,10 +74,21 @@ impl Plan {
             once_retention: HOUR,
             batch: 1 + index(up_to(8)),
         };
+        let batch = 1 + index(up_to(4));
+        let worker = WorkerOptions {
+            lease: Duration::from_millis(400),
+            batch,
+            in_hand_max: batch + index(up_to(4)),
+            concurrency: 1 + index(up_to(3)),
+            poll_max: SECOND,
+            reap_interval: SECOND,
+            ..WorkerOptions::default()
+        };
         Self {
             rules: Rules { attempts_max: attempts.get(), head_policy },
             relay,
             sweep,
+            worker,
             two_relays: up_to(3) == 0,
             wild_clocks: up_to(5) == 0,
             buries: up_to(2) == 0,

@@ -138,6 +138,18 @@ kinds! {
     ReplayedNew: "replays-new-id",
     /// A blocked key was released.
     Released: "keys-released",
+    /// A message was for a worker.
+    Queued: "messages-queued",
+    /// A process died while its worker had messages in hand.
+    WorkLeft: "work-left-behind",
+    /// The first half of a worker's handler took its time.
+    WorkSlow: "work-slow",
+    /// A dead letter of an inbox was run again.
+    WorkReplayed: "work-replayed",
+    /// A blocked key of an inbox was released.
+    WorkReleased: "work-keys-released",
+    /// A message is a dead letter of an inbox at the end.
+    WorkDead: "work-dead",
     /// A message that was sent has been swept from the log.
     Swept: "messages-swept",
 }

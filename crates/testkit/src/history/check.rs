@@ -45,7 +45,7 @@ pub enum Clause {
     Order,
     /// Every message is in a final state once all is well.
     Open,
-    /// Nothing is acknowledged without an effect that survives.
+    /// Nothing is acknowledged without an effect that survives, or a row in the queue that does and leads to one.
     Hollow,
     /// One message per once key (L8).
     Once,
@@ -88,6 +88,7 @@ pub fn check(history: &History, rules: &Rules) -> Result<Summary, Vec<Finding>> 
     judge.acknowledgements();
     judge.once();
     judge.stands();
+    judge.work();
     if !judge.findings.is_empty() {
         return Err(judge.findings);
     }
@@ -97,7 +98,7 @@ pub fn check(history: &History, rules: &Rules) -> Result<Summary, Vec<Finding>> 
         effects: facts.effects.len(),
         acknowledged: facts.acknowledged.len(),
         duplicates: facts.duplicates,
-        dead: facts.stands.iter().filter(|stand| matches!(stand.standing, Standing::Dead(_))).count(),
+        dead: facts.dead().count(),
     })
 }
 
@@ -210,29 +211,31 @@ impl<'f, 'h> Judge<'f, 'h> {
     /// once an operator has let the key go on without it (S12). Otherwise the key waits, and its place is kept.
     fn may_be_late(&self, node: &str, order: &Order) -> bool {
         let facts = self.facts;
-        let (id, key) = (order.id.as_str(), order.key.as_deref().unwrap_or_default());
-        let died = facts.replayed.contains(id) || facts.replayed_as_new.contains(id) || facts.is_dead(id);
+        let id = order.id.as_str();
+        let replayed = [&facts.replayed, &facts.replayed_as_new, &facts.work_replayed];
+        let died = replayed.iter().any(|replayed| replayed.contains(id)) || facts.is_dead(id);
         let waits = self.rules.head_policy == HeadPolicy::Block
-            && !facts.released.contains(&(node, key))
+            && !facts.is_released(node, order)
             && !facts.replayed_as_new.contains(id);
         died && !waits
     }
 
     fn acknowledgements(&mut self) {
         let facts = self.facts;
-        let effects: BTreeSet<&str> = facts.effects.iter().map(|effect| effect.id).collect();
+        let queued = facts.work.iter().map(|stand| stand.id);
+        let there: BTreeSet<&str> = facts.effects.iter().map(|effect| effect.id).chain(queued).collect();
         for (id, at) in &facts.acknowledged {
-            if !effects.contains(id) {
-                self.find(Clause::Hollow, id, "was acknowledged, and its effect is not there");
+            if !there.contains(id) {
+                self.find(Clause::Hollow, id, "was acknowledged, and neither its effect nor it is there");
             }
             let destination = facts.orders.get(id).map(|(_, order)| order.destination.as_str());
             let mut later =
                 facts.recovered.iter().filter(|(when, node, _)| when > at && Some(*node) == destination);
-            if let Some((_, node, _)) = later.find(|(_, _, effects)| !effects.contains(id)) {
+            if let Some((_, node, _)) = later.find(|(_, _, there)| !there.contains(id)) {
                 self.find(
                     Clause::Hollow,
                     id,
-                    format!("was acknowledged, and {node} came up without its effect"),
+                    format!("was acknowledged, and {node} came up without its effect and without it"),
                 );
             }
         }
@@ -271,6 +274,45 @@ impl<'f, 'h> Judge<'f, 'h> {
         }
     }
 
+    /// What receivers have stored and not handled.
+    fn work(&mut self) {
+        let handled: BTreeSet<&str> = self.facts.effects.iter().map(|effect| effect.id).collect();
+        for stand in &self.facts.work {
+            if handled.contains(stand.id) {
+                self.find(Clause::Twice, stand.id, "has its effect, and is queued to have it again");
+            }
+            match stand.standing {
+                Standing::Dead(reason) if self.work_has_cause(stand, reason) => {}
+                Standing::Dead(reason) => {
+                    self.find(
+                        Clause::Cause,
+                        stand.id,
+                        format!("died in the queue without a cause: {reason}"),
+                    );
+                }
+                _ => self.find(Clause::Open, stand.id, "is still queued although all is well"),
+            }
+        }
+    }
+
+    fn work_has_cause(&self, stand: &Stand<'_>, reason: &str) -> bool {
+        match reason {
+            // A lease that is over counts as an attempt as well, and leaves no trace in a history.
+            "attempts-exhausted" => true,
+            "rejected" => self.facts.rejected.contains(stand.id),
+            _ => self.dies_by_rule(stand, reason),
+        }
+    }
+
+    /// Whether its author or the configuration has wanted it so.
+    fn dies_by_rule(&self, stand: &Stand<'_>, reason: &str) -> bool {
+        match reason {
+            "key-failed" => self.rules.head_policy == HeadPolicy::FailKey,
+            "expired" => self.facts.orders.get(stand.of).is_some_and(|(_, order)| order.mortal),
+            _ => false,
+        }
+    }
+
     fn has_cause(&self, stand: &Stand<'_>, reason: &str) -> bool {
         let facts = self.facts;
         match reason {
@@ -280,9 +322,7 @@ impl<'f, 'h> Judge<'f, 'h> {
             "rejected" => facts.answers.contains(&(stand.id, Reply::Rejected)),
             "too-old" => facts.answers.contains(&(stand.id, Reply::TooOld)),
             "conflict" => facts.answers.contains(&(stand.id, Reply::Conflict)),
-            "key-failed" => self.rules.head_policy == HeadPolicy::FailKey,
-            "expired" => facts.orders.get(stand.of).is_some_and(|(_, order)| order.mortal),
-            _ => false,
+            _ => self.dies_by_rule(stand, reason),
         }
     }
 }

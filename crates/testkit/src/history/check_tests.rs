@@ -41,6 +41,19 @@ fn answered(id: &str, reply: Reply) -> (&'static str, Event) {
     ("billing", Event::Answered(id.into(), reply))
 }
 
+fn recovered(effects: &[&str], queued: &[&str]) -> Event {
+    let owned = |ids: &[&str]| ids.iter().map(ToString::to_string).collect();
+    Event::Recovered { effects: owned(effects), queued: owned(queued) }
+}
+
+fn work(id: &str, standing: Standing) -> (&'static str, Event) {
+    ("billing", Event::Work { id: id.into(), of: id.into(), standing })
+}
+
+fn dead_work(id: &str, reason: &str) -> (&'static str, Event) {
+    work(id, Standing::Dead(reason.into()))
+}
+
 /// The clauses that are broken.
 fn broken(events: Vec<(&str, Event)>, rules: &Rules) -> Vec<Clause> {
     match check(&at(events), rules) {
@@ -169,11 +182,11 @@ fn s2_an_acknowledgement_without_an_effect_is_found() {
     events.push(answered("a", Reply::TooOld));
     assert_eq!(broken(events, &RULES), [Clause::Hollow], "it is dead, so not lost, but it was acknowledged");
     let mut forgotten = well("a", 1);
-    forgotten.insert(5, ("billing", Event::Recovered(Vec::new())));
+    forgotten.insert(5, ("billing", recovered(&[], &[])));
     assert_eq!(broken(forgotten, &RULES), [Clause::Hollow], "done again later, but it was gone in between");
     let mut other = well("a", 1);
-    other.insert(5, ("shop", Event::Recovered(Vec::new())));
-    other.insert(2, ("billing", Event::Recovered(Vec::new())));
+    other.insert(5, ("shop", recovered(&[], &[])));
+    other.insert(2, ("billing", recovered(&[], &[])));
     assert_eq!(broken(other, &RULES), []);
 }
 
@@ -227,4 +240,56 @@ fn rf_08_what_a_handler_enqueues_is_committed_with_its_effect() {
     assert_eq!(broken(whole, &RULES), []);
     assert_eq!(broken([well("a", 1), vec![follow.clone()]].concat(), &RULES), [Clause::Lost]);
     assert_eq!(broken(vec![begun(order("a")), follow, its_effect], &RULES), [Clause::Unfounded]);
+}
+
+/// A message that was stored, acknowledged and never handled.
+fn queued(id: &str, end: (&'static str, Event)) -> Vec<(&'static str, Event)> {
+    let mut events = well(id, 1);
+    events[6] = end;
+    events
+}
+
+#[test]
+fn adr_04_what_is_queued_survives_until_it_has_its_effect() {
+    let comes_up = |found: Event| {
+        let mut events = well("a", 1);
+        events.insert(5, ("billing", found));
+        broken(events, &RULES)
+    };
+    assert_eq!(comes_up(recovered(&[], &["a"])), [], "it is queued");
+    assert_eq!(comes_up(recovered(&["a"], &[])), [], "it is handled");
+    assert_eq!(comes_up(recovered(&["b"], &["c"])), [Clause::Hollow]);
+    assert_eq!(broken(queued("a", row("a", 1)), &RULES), [Clause::Lost, Clause::Hollow], "it is gone");
+    let both = [well("a", 1), vec![dead_work("a", "attempts-exhausted")]].concat();
+    assert_eq!(broken(both, &RULES), [Clause::Twice], "a replay would repeat it");
+}
+
+#[test]
+fn l3_what_is_still_queued_at_the_end_is_found() {
+    assert_eq!(broken(queued("a", work("a", Standing::Open)), &RULES), [Clause::Lost, Clause::Open]);
+}
+
+#[test]
+fn ibx_060_a_dead_letter_of_the_inbox_is_not_lost_and_has_a_cause() {
+    let dies = |reason: &str| queued("a", dead_work("a", reason));
+    assert_eq!(broken(dies("attempts-exhausted"), &RULES), [], "a crash is an attempt, too");
+    for reason in ["rejected", "expired", "key-failed", "undecodable"] {
+        assert_eq!(broken(dies(reason), &RULES), [Clause::Cause], "{reason}");
+    }
+    let rejected = [dies("rejected"), vec![("billing", Event::Rejected("a".into()))]].concat();
+    assert_eq!(broken(rejected, &RULES), []);
+    let mut mortal = dies("expired");
+    mortal[0] = begun(Order { mortal: true, ..order("a") });
+    assert_eq!(broken(mortal, &RULES), []);
+    assert_eq!(broken(dies("key-failed"), &Rules { head_policy: HeadPolicy::FailKey, ..RULES }), []);
+}
+
+#[test]
+fn s12_a_message_that_died_in_the_queue_may_be_late_only_if_its_key_went_on_without_it() {
+    let replayed = [in_wrong_order(), vec![("billing", Event::WorkReplayed("a".into()))]].concat();
+    assert_eq!(broken(replayed.clone(), &RULES), [Clause::Order], "the key waits");
+    let release = |node| [replayed.clone(), vec![(node, Event::WorkReleased("k".into()))]].concat();
+    assert_eq!(broken(release("billing"), &RULES), []);
+    assert_eq!(broken(release("shop"), &RULES), [Clause::Order], "the key of another inbox");
+    assert_eq!(broken(replayed.clone(), &Rules { head_policy: HeadPolicy::StepOver, ..RULES }), []);
 }

@@ -24,7 +24,7 @@ pub struct Order {
 /// What a receiver lets out about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reply {
-    /// The effect is committed.
+    /// The effect is committed, or the message is queued for a worker.
     Done,
     /// It had been committed before.
     Duplicate,
@@ -56,14 +56,14 @@ impl Reply {
         }
     }
 
-    /// Whether it says that the effect is committed.
+    /// Whether it says that the message is no longer its sender's concern.
     #[must_use]
     pub fn is_acknowledgement(self) -> bool {
         matches!(self, Self::Done | Self::Duplicate)
     }
 }
 
-/// Where a message stands in its outbox at the end.
+/// Where a message stands at the end, in its outbox or in the queue of its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Sent and acknowledged.
@@ -99,8 +99,19 @@ pub enum Event {
     ReplayedAsNew(String),
     /// An operator begins to let a key step over its dead messages.
     Released(String),
-    /// The node came up again: the messages whose effects its database has.
-    Recovered(Vec<String>),
+    /// The node came up again, and this is in its database.
+    Recovered {
+        /// The messages that have their effects.
+        effects: Vec<String>,
+        /// The messages its workers have still to handle, and those that are dead letters of its inbox.
+        queued: Vec<String>,
+    },
+    /// A handler says that the message can never work.
+    Rejected(String),
+    /// An operator begins to run a dead letter of the inbox again.
+    WorkReplayed(String),
+    /// An operator begins to let a key of the inbox step over its dead messages.
+    WorkReleased(String),
     /// At the end: the author's own row is there, at this place among the others.
     Row {
         /// The message.
@@ -126,8 +137,27 @@ pub enum Event {
         /// Where it stands.
         standing: Standing,
     },
+    /// At the end: where the message stands in the queue of its receiver. What is done is not there any more.
+    Work {
+        /// The message.
+        id: String,
+        /// Under which id its author had enqueued it.
+        of: String,
+        /// Where it stands.
+        standing: Standing,
+    },
     /// Anything else worth reading: cuts, partitions, clocks.
     Note(String),
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sent => f.write_str("sent"),
+            Self::Dead(reason) => write!(f, "dead {reason}"),
+            Self::Open => f.write_str("open"),
+        }
+    }
 }
 
 impl fmt::Display for Order {
@@ -157,14 +187,16 @@ impl fmt::Display for Event {
             Self::Replayed(id) => write!(f, "replayed {id}"),
             Self::ReplayedAsNew(id) => write!(f, "replayed-as-new {id}"),
             Self::Released(key) => write!(f, "released {key}"),
-            Self::Recovered(effects) => write!(f, "recovered with {}", effects.join(",")),
+            Self::Recovered { effects, queued } => {
+                write!(f, "recovered with {} and queued {}", effects.join(","), queued.join(","))
+            }
+            Self::Rejected(id) => write!(f, "rejected {id}"),
+            Self::WorkReplayed(id) => write!(f, "work-replayed {id}"),
+            Self::WorkReleased(key) => write!(f, "work-released {key}"),
             Self::Row { id, place } => write!(f, "row {id} at {place}"),
             Self::Effect { id, of, place } => write!(f, "effect {id} of {of} at {place}"),
-            Self::Stands { id, of, standing } => match standing {
-                Standing::Sent => write!(f, "stands {id} of {of} sent"),
-                Standing::Dead(reason) => write!(f, "stands {id} of {of} dead {reason}"),
-                Standing::Open => write!(f, "stands {id} of {of} open"),
-            },
+            Self::Stands { id, of, standing } => write!(f, "stands {id} of {of} {standing}"),
+            Self::Work { id, of, standing } => write!(f, "work {id} of {of} {standing}"),
             Self::Note(text) => write!(f, "note {text}"),
         }
     }

@@ -35,10 +35,16 @@ pub(super) struct Facts<'h> {
     pub(super) replayed: BTreeSet<&'h str>,
     pub(super) replayed_as_new: BTreeSet<&'h str>,
     pub(super) released: BTreeSet<(&'h str, &'h str)>,
-    /// When which node came up with which effects.
+    /// When which node came up with which messages, handled or queued.
     pub(super) recovered: Vec<(usize, &'h str, BTreeSet<&'h str>)>,
     pub(super) effects: Vec<Effect<'h>>,
     pub(super) stands: Vec<Stand<'h>>,
+    /// What handlers have called impossible.
+    pub(super) rejected: BTreeSet<&'h str>,
+    pub(super) work_replayed: BTreeSet<&'h str>,
+    pub(super) work_released: BTreeSet<(&'h str, &'h str)>,
+    /// What is in the queues of receivers.
+    pub(super) work: Vec<Stand<'h>>,
 }
 
 impl<'h> Facts<'h> {
@@ -67,12 +73,17 @@ impl<'h> Facts<'h> {
             Event::Replayed(id) => drop(self.replayed.insert(id)),
             Event::ReplayedAsNew(id) => drop(self.replayed_as_new.insert(id)),
             Event::Released(key) => drop(self.released.insert((node, key))),
-            Event::Recovered(ids) => {
-                self.recovered.push((at, node, ids.iter().map(String::as_str).collect()));
+            Event::Recovered { effects, queued } => {
+                let ids = effects.iter().chain(queued).map(String::as_str).collect();
+                self.recovered.push((at, node, ids));
             }
+            Event::Rejected(id) => drop(self.rejected.insert(id)),
+            Event::WorkReplayed(id) => drop(self.work_replayed.insert(id)),
+            Event::WorkReleased(key) => drop(self.work_released.insert((node, key))),
             Event::Row { id, place } => drop(self.rows.insert(id, *place)),
             Event::Effect { id, of, place } => self.effects.push(Effect { node, id, of, place: *place }),
             Event::Stands { id, of, standing } => self.stands.push(Stand { id, of, standing }),
+            Event::Work { id, of, standing } => self.work.push(Stand { id, of, standing }),
             Event::Unknown(_) | Event::Died(..) | Event::Note(_) => {}
         }
     }
@@ -92,8 +103,21 @@ impl<'h> Facts<'h> {
             || parent.is_some_and(|parent| self.replayed_as_new.contains(parent))
     }
 
-    /// Whether a message of this author's id is a dead letter at the end.
+    /// Whether a message of this author's id is a dead letter at the end, of its outbox or of an inbox.
     pub(super) fn is_dead(&self, id: &str) -> bool {
-        self.stands.iter().any(|stand| stand.of == id && matches!(stand.standing, Standing::Dead(_)))
+        self.dead().any(|stand| stand.of == id)
+    }
+
+    /// The dead letters of the end.
+    pub(super) fn dead(&self) -> impl Iterator<Item = &Stand<'h>> {
+        let stands = self.stands.iter().chain(&self.work);
+        stands.filter(|stand| matches!(stand.standing, Standing::Dead(_)))
+    }
+
+    /// Whether an operator has let this key of this author go on without its dead messages, in the outbox or in the
+    /// inbox of its destination.
+    pub(super) fn is_released(&self, node: &str, order: &Order) -> bool {
+        let key = order.key.as_deref().unwrap_or_default();
+        self.released.contains(&(node, key)) || self.work_released.contains(&(&order.destination, key))
     }
 }
