@@ -37,6 +37,8 @@ pub(super) struct Work {
     peer: Arc<str>,
     db: Sqlite,
     clock: Arc<ProcessClock>,
+    /// Rejects once in so many times.
+    rejects: u64,
     stamp: Stamp,
 }
 
@@ -47,7 +49,7 @@ pub(super) fn receiver(
     clock: &Arc<ProcessClock>,
     ends: &Arc<Semaphore>,
 ) -> Result<Receiver<Sqlite>, Error> {
-    let work = Work::new(stage, node, db, clock)?;
+    let work = Work::new(stage, node, db, clock, 40)?;
     let handler = |follows: bool| work.handler(follows);
     let receiver = Receiver::builder(db.clone(), Consumer::new(&*node.name)?, Arc::clone(clock) as _)
         .route(Endpoint::new(PLAIN)?, Route::Handler(handler(false)))?
@@ -86,6 +88,7 @@ impl Work {
         node: &Node,
         db: &Sqlite,
         clock: &Arc<ProcessClock>,
+        rejects: u64,
     ) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
             stage: Arc::clone(stage),
@@ -93,6 +96,7 @@ impl Work {
             peer: Arc::clone(&node.peer),
             db: db.clone(),
             clock: Arc::clone(clock),
+            rejects,
             stamp: Stamp::new(Source::new(&*node.name)?, Arc::clone(clock) as _, db.random()),
         }))
     }
@@ -113,7 +117,7 @@ impl Work {
         if self.stage.mishap(10, Kind::HandlerRetry) {
             return Err(Refusal::retry("not now"));
         }
-        if self.stage.mishap(40, Kind::HandlerReject) {
+        if self.stage.mishap(self.rejects, Kind::HandlerReject) {
             self.stage.note(&self.name, Event::Rejected(message.id.to_string()));
             return Err(Refusal::reject("never"));
         }

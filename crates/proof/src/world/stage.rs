@@ -34,6 +34,8 @@ pub(super) struct Plan {
     pub(super) relay: RelayOptions,
     pub(super) sweep: SweepPlan,
     pub(super) worker: WorkerOptions,
+    /// How often a worker tries. Crashes count, so even these few are used up.
+    pub(super) work_retry: Policy,
     pub(super) rules: Rules,
     /// A second process relays from the first node's outbox.
     pub(super) two_relays: bool,
@@ -84,11 +86,14 @@ impl Plan {
             reap_interval: SECOND,
             ..WorkerOptions::default()
         };
+        let tries = NonZeroU32::MIN.saturating_add(1 + u32::try_from(up_to(3)).unwrap_or(0));
+        let work_retry = relay.probe.clone().attempts_max(tries);
         Self {
             rules: Rules { attempts_max: attempts.get(), head_policy },
             relay,
             sweep,
             worker,
+            work_retry,
             two_relays: up_to(3) == 0,
             wild_clocks: up_to(5) == 0,
             buries: up_to(2) == 0,

@@ -19,15 +19,15 @@ use super::process::{Node, Process, Task};
 use super::stage::Stage;
 use super::tally::Kind;
 
+/// A worker's handler rejects once in so many times: often enough for operators to have something to do.
+const REJECTS: u64 = 12;
 /// More dead letters than a run has.
 const LIST_MAX: usize = 1_000;
 
-/// The queue of a node, by the rules of its outbox.
+/// The queue of a node.
 fn queue(stage: &Stage, node: &Node) -> Result<Queue> {
-    let relay = &stage.plan.relay;
-    let mut queue = Queue::new(Consumer::new(&*node.name)?);
-    (queue.retry, queue.head_policy) = (relay.timing.retry.clone(), relay.head_policy);
-    Ok(queue)
+    let (retry, head_policy) = (stage.plan.work_retry.clone(), stage.plan.rules.head_policy);
+    Ok(Queue { consumer: Consumer::new(&*node.name)?, retry, head_policy })
 }
 
 /// Starts a worker for what the node has stored.
@@ -39,7 +39,7 @@ pub(super) fn worker(
     random: &SeededRandom,
     ends: &Arc<Semaphore>,
 ) -> Result<Task, Error> {
-    let handler = Work::new(stage, node, db, clock)?.handler(false);
+    let handler = Work::new(stage, node, db, clock, REJECTS)?.handler(false);
     let slow = slowly(stage, Kind::WorkSlow, handler.clone(), ends);
     let worker = Worker::builder(db.clone(), queue(stage, node)?, Arc::clone(clock) as _, random)
         .options(stage.plan.worker.clone())
