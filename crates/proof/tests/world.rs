@@ -6,7 +6,7 @@ use twobox_sqlite::Durability;
 use twobox_testkit::history::Clause;
 
 /// Enough for every kind of trouble to happen, few enough for every test run.
-const SEEDS: u64 = 26;
+const SEEDS: u64 = 27;
 
 /// Seeds that have found something.
 const KEPT: [u64; 1] = [1418];

@@ -86,7 +86,7 @@ impl Plan {
             reap_interval: SECOND,
             ..WorkerOptions::default()
         };
-        let tries = NonZeroU32::MIN.saturating_add(1 + u32::try_from(up_to(3)).unwrap_or(0));
+        let tries = NonZeroU32::MIN.saturating_add(u32::try_from(up_to(3)).unwrap_or(0));
         let work_retry = relay.probe.clone().attempts_max(tries);
         Self {
             rules: Rules { attempts_max: attempts.get(), head_policy },

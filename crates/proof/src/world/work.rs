@@ -64,7 +64,7 @@ pub(super) async fn round(stage: &Stage, node: &Node, process: &Process, care: C
     let (mut done, mut blocked) = (0, BTreeSet::new());
     for letter in dead(node, process).await? {
         let (replays, releases) = match care {
-            Care::Some => (stage.up_to(3) == 0, stage.up_to(4) == 0),
+            Care::Some => (stage.up_to(8) == 0, stage.up_to(4) == 0),
             Care::All => (true, false),
             Care::Bury => (false, true),
         };
