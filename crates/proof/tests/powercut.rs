@@ -44,6 +44,7 @@ fn s3_no_power_cut_loses_or_halves_an_effect_that_was_acknowledged() {
 #[test]
 fn s3_no_power_cut_loses_a_stored_message_or_doubles_what_a_worker_does() {
     whole(Side::Queue, 0, 6);
+    whole(Side::Queue, 2, 4);
 }
 
 fn with_faults(side: Side, kinds: &[Kind], every: u64) {
