@@ -43,8 +43,8 @@ fn s3_no_power_cut_loses_or_halves_an_effect_that_was_acknowledged() {
 
 #[test]
 fn s3_no_power_cut_loses_a_stored_message_or_doubles_what_a_worker_does() {
-    whole(Side::Queue, 0, 6);
-    whole(Side::Queue, 2, 4);
+    whole(Side::Queue, 0, 8);
+    whole(Side::Queue, 2, 3);
 }
 
 fn with_faults(side: Side, kinds: &[Kind], every: u64) {
@@ -84,12 +84,12 @@ fn s14_a_sender_that_cannot_read_loses_nothing_and_goes_on() {
 
 #[test]
 fn s14_after_any_failed_sync_a_queue_loses_nothing_and_goes_on() {
-    with_faults(Side::Queue, &SYNCS, 5);
+    with_faults(Side::Queue, &SYNCS, 7);
 }
 
 #[test]
 fn s14_after_any_failed_write_a_queue_loses_nothing_and_goes_on() {
-    with_faults(Side::Queue, &WRITES, 47);
+    with_faults(Side::Queue, &WRITES, 61);
 }
 
 #[test]
