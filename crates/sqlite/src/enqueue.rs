@@ -74,8 +74,14 @@ impl Enqueue for SqliteTx<'_> {
     fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
         db.check_tx(self)?;
         let columns = Columns::of(message);
+        let sql = self.sql;
+        let appended = if self.is_of(&db.state) {
+            self.execute_kept(&sql.append, columns.params())?
+        } else {
+            self.execute(&db.state.sql.append, columns.params())?
+        };
         // A trigger of the user's may have swallowed it.
-        if self.execute(&db.state.sql.append, columns.params())? == 1 {
+        if appended == 1 {
             self.note_appended(&db.state, message);
         }
         crash_point!("enqueue.appended");

@@ -21,7 +21,7 @@ struct Slots {
 }
 
 /// Threads that read, each with a connection of its own. The last slot belongs to the checkpointer, the one
-/// before it to the watcher.
+/// before it to the watcher. Without threads one connection is enough for all.
 pub(crate) struct Readers {
     slots: Arc<Slots>,
     jobs: Option<Mutex<Option<Sender<ReadJob>>>>,
@@ -36,7 +36,8 @@ pub(crate) struct Closed<'a>(
 impl Readers {
     pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
         let threads = threads.max(1);
-        let slots = Arc::new(Slots { opener, slots: (0..threads + 2).map(|_| Slot::default()).collect() });
+        let places = if drive == Drive::Manual { 1 } else { threads + 2 };
+        let slots = Arc::new(Slots { opener, slots: (0..places).map(|_| Slot::default()).collect() });
         let mut running = Vec::new();
         let jobs = match drive {
             Drive::Manual => None,
@@ -65,7 +66,7 @@ impl Readers {
     }
 
     pub(crate) fn with_watcher<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        self.slots.with(self.slots.slots.len() - 2, work)
+        self.slots.with(self.slots.slots.len().saturating_sub(2), work)
     }
 
     /// Ends the threads and closes every connection.

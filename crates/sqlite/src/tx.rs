@@ -5,14 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, Params, RowIndex};
-use twobox_core::{Error, ErrorKind, Message, Result, mutant};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, RowIndex};
+use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Source, mutant};
 
 use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
 use crate::recent::{Appended, Generation};
 use crate::shared::{BoxState, FileId};
 use crate::sql::Sql;
+
+/// Consumers and sources that a group remembers: more than a queue usually hears from at once, few enough to look through.
+const KEPT_PEERS_MAX: usize = 16;
 
 /// What others want to hear of once it is committed.
 pub(crate) enum News {
@@ -59,9 +62,16 @@ pub struct SqliteTx<'c> {
     wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
     lean: bool,
-    /// Statements of ours that run for every message, by the place of their text: finding one by its text costs
-    /// as much as a small statement.
-    kept: Vec<(*const u8, CachedStatement<'c>)>,
+    kept: Kept<'c>,
+}
+
+/// What the jobs of a group pass on to each other, because finding it again would cost as much as a small statement.
+#[derive(Default)]
+pub(crate) struct Kept<'c> {
+    /// Statements of ours that run for every message, by the place of their text.
+    statements: Vec<(*const u8, CachedStatement<'c>)>,
+    /// Rows of consumers and sources. They are never deleted.
+    peers: Vec<(Consumer, Source, i64)>,
 }
 
 /// One row of a result.
@@ -95,7 +105,7 @@ impl<'c> SqliteTx<'c> {
         boxes: &'c Arc<BoxState>,
         guard: &'c Guard,
         file: FileId,
-        lean: bool,
+        (lean, kept): (bool, Kept<'c>),
     ) -> Self {
         Self {
             connection,
@@ -108,7 +118,7 @@ impl<'c> SqliteTx<'c> {
             news: RefCell::default(),
             wrote: Cell::new(false),
             lean,
-            kept: Vec::new(),
+            kept,
         }
     }
 
@@ -128,7 +138,7 @@ impl<'c> SqliteTx<'c> {
     pub(crate) fn execute_kept(&mut self, sql: &'c str, params: impl Params) -> Result<usize> {
         self.check()?;
         let at = self.keep(sql)?;
-        let result = self.kept[at].1.execute(params);
+        let result = self.kept.statements[at].1.execute(params);
         let changed = self.note(result, "execute a statement")?;
         self.wrote.set(self.wrote.get() || changed > 0);
         Ok(changed)
@@ -138,18 +148,49 @@ impl<'c> SqliteTx<'c> {
     pub(crate) fn exists_kept(&mut self, sql: &'c str, params: impl Params) -> Result<bool> {
         self.check()?;
         let at = self.keep(sql)?;
-        let result = self.kept[at].1.exists(params);
+        let result = self.kept.statements[at].1.exists(params);
         self.note(result, "run a query")
+    }
+
+    /// The first row of a query of ours, which only reads and is kept.
+    pub(crate) fn read_kept<T>(
+        &mut self,
+        sql: &'c str,
+        params: impl Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        self.check()?;
+        let at = self.keep(sql)?;
+        let result = self.kept.statements[at].1.query_row(params, read).optional();
+        self.note(result, "run a query")
+    }
+
+    /// The row of a consumer and source, if a job of this group has looked it up.
+    pub(crate) fn kept_peer(&self, consumer: &Consumer, source: &Source) -> Option<i64> {
+        let is_it = |(of, from, _): &&(Consumer, Source, i64)| of == consumer && from == source;
+        self.kept.peers.iter().find(is_it).map(|(_, _, id)| *id)
+    }
+
+    /// Lets the jobs behind this one know the row of a consumer and source.
+    pub(crate) fn keep_peer(&mut self, consumer: &Consumer, source: &Source, id: i64) {
+        if self.kept.peers.len() < KEPT_PEERS_MAX {
+            self.kept.peers.push((consumer.clone(), source.clone(), id));
+        }
+    }
+
+    /// What the next job of the group can use.
+    pub(crate) fn take_kept(&mut self) -> Kept<'c> {
+        std::mem::take(&mut self.kept)
     }
 
     /// The place of a statement among those that are kept.
     fn keep(&mut self, sql: &'c str) -> Result<usize> {
-        if let Some(at) = self.kept.iter().position(|(of, _)| *of == sql.as_ptr()) {
+        if let Some(at) = self.kept.statements.iter().position(|(of, _)| *of == sql.as_ptr()) {
             return Ok(at);
         }
         let statement = self.note(self.connection.prepare_cached(sql), "prepare a statement")?;
-        self.kept.push((sql.as_ptr(), statement));
-        Ok(self.kept.len() - 1)
+        self.kept.statements.push((sql.as_ptr(), statement));
+        Ok(self.kept.statements.len() - 1)
     }
 
     /// The first row of a query, if there is one.
@@ -259,7 +300,8 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
-    fn undo(&self, (wrote, news): (bool, usize)) -> Result<()> {
+    fn undo(&mut self, (wrote, news): (bool, usize)) -> Result<()> {
+        self.kept.peers.clear(); // their rows may be among what is undone
         if self.connection.is_autocommit() {
             self.failed.set(true);
             return Ok(());
@@ -269,6 +311,11 @@ impl<'c> SqliteTx<'c> {
         self.wrote.set(wrote);
         self.news.borrow_mut().truncate(news);
         Ok(())
+    }
+
+    /// Whether it was begun for these boxes: another prefix has statements of its own.
+    pub(crate) fn is_of(&self, boxes: &Arc<BoxState>) -> bool {
+        Arc::ptr_eq(self.boxes, boxes)
     }
 
     /// Notes that a message was appended by the last statement.

@@ -1,5 +1,6 @@
 //! What is known about a message, without a handler in between: for callers that do their own work (IBX §6.1).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -43,7 +44,7 @@ impl fmt::Display for MessageKey {
 /// made in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentHash {
-    algorithm: String,
+    algorithm: Cow<'static, str>,
     bytes: Vec<u8>,
 }
 
@@ -88,7 +89,7 @@ impl ContentHash {
                 bytes.len()
             )));
         }
-        Ok(Self { algorithm: algorithm.into(), bytes })
+        Ok(Self { algorithm: algorithm.to_owned().into(), bytes })
     }
 
     /// How it was made.

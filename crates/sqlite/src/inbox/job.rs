@@ -177,6 +177,16 @@ pub(crate) fn find(tx: &mut SqliteTx<'_>, consumer: &Consumer, source: &Source) 
     get(tx)?.ok_or_else(|| Error::new(twobox_core::ErrorKind::Statement, "a peer row vanished"))
 }
 
+/// The number of that row, which never changes and is looked up once per group.
+pub(crate) fn find_id(tx: &mut SqliteTx<'_>, consumer: &Consumer, source: &Source) -> Result<i64> {
+    if let Some(id) = tx.kept_peer(consumer, source) {
+        return Ok(id);
+    }
+    let id = find(tx, consumer, source)?.id;
+    tx.keep_peer(consumer, source, id);
+    Ok(id)
+}
+
 fn retry(error: &Error) -> Answer {
     Answer::Retry { after: None, error: shorten(&error.chain()) }
 }

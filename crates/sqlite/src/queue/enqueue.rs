@@ -15,7 +15,7 @@ use crate::{Sqlite, SqliteTx};
 pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &Work) -> Result<Enqueued> {
     let now = db.options.clock.now();
     let message = &work.message;
-    let peer = job::find(tx, &queue.consumer, &message.source)?.id;
+    let peer = job::find_id(tx, &queue.consumer, &message.source)?;
     let computed;
     let hash = match &work.hash {
         Some(hash) => hash,

@@ -11,8 +11,8 @@ mod settle;
 use std::time::Duration;
 
 use twobox_core::ports::{
-    Claim, Claimed, DeadWork, Enqueued, Handled, Job, MessageKey, OwnerToken, Queue, QueueStore, Replayed,
-    Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
+    Claim, Claimed, ContentHash, DeadWork, Enqueued, Handled, Job, MessageKey, OwnerToken, Queue, QueueStore,
+    Replayed, Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
 };
 use twobox_core::{Consumer, Error, ErrorKind, OrderingKey, Result, Source};
 
@@ -32,7 +32,9 @@ impl QueueStore for Sqlite {
 
     async fn enqueue_work(&self, queue: &Queue, work: &Work) -> Result<Enqueued> {
         let message = &work.message;
-        let (db, queue, put) = (self.clone(), queue.clone(), work.clone());
+        let (db, queue, mut put) = (self.clone(), queue.clone(), work.clone());
+        // Here rather than in the writer, which everybody waits for.
+        put.hash.get_or_insert_with(|| ContentHash::sha256(message.payload.sha256()));
         let enqueued = self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &put)).await?;
         tracing::info!(
             store = %self.path().display(),

@@ -108,7 +108,8 @@ pub(super) fn held(
     lease: &WorkLease,
 ) -> Result<Option<(Held, i64)>> {
     let values = params![lease.place, token(lease), owner.as_bytes(), lease.key.id.as_str()];
-    tx.query_optional(&tx.sql.queue_held, values, |row| {
+    let sql = tx.sql;
+    tx.read_kept(&sql.queue_held, values, |row| {
         let held = Held { attempts: row.get(0)?, peer: row.get(1)?, key: row.get(2)? };
         Ok((held, row.get(3)?))
     })

@@ -14,7 +14,7 @@ use crate::error::wrap;
 use crate::guard::{Guard, Inside};
 use crate::options::Durability;
 use crate::shared::Shared;
-use crate::tx::{News, SqliteTx};
+use crate::tx::{Kept, News, SqliteTx};
 
 /// Lazy work is synced within this time (W4).
 const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
@@ -202,14 +202,17 @@ impl Core {
             until: options.clock.monotonic().saturating_add(options.group_time),
             one_by_one: false,
         };
-        let (mut wrote, mut news) = (false, Vec::new());
-        while let Some(mut queued) = jobs.pop_front() {
-            let mut tx = SqliteTx::new(&open.connection, &queued.state, &open.guard, file, lean);
+        let states: Vec<_> = jobs.iter().map(|queued| Arc::clone(&queued.state)).collect();
+        let (mut wrote, mut news, mut kept) = (false, Vec::new(), Kept::default());
+        for state in &states {
+            let Some(mut queued) = jobs.pop_front() else { break };
+            let mut tx = SqliteTx::new(&open.connection, state, &open.guard, file, (lean, kept));
             let progress = queued.job.run(&mut tx, &budget);
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let (spoilt, trouble) = (tx.check(), tx.trouble());
             wrote |= tx.wrote();
             news.append(&mut tx.take_news());
+            kept = tx.take_kept();
             drop(tx);
             ran.push((queued, progress));
             if let Some(trouble) = trouble {
@@ -229,7 +232,7 @@ impl Core {
                 crash_point!("writer.between-jobs");
             }
         }
-        drop(inside);
+        drop((inside, kept));
         if mutant!(AcknowledgeBeforeCommit) {
             let rest = self.answer(std::mem::take(ran));
             ran.extend(rest.into_iter().map(|queued| (queued, Progress::More)));
@@ -348,7 +351,8 @@ impl Core {
         open.guard.begin(&open.connection).map_err(wrap("begin a transaction"))?;
         let inside = Inside::enter();
         let budget = Budget { clock: &*clock, until: Duration::MAX, one_by_one: true };
-        let mut tx = SqliteTx::new(&open.connection, &queued.state, &open.guard, file, false);
+        let mut tx =
+            SqliteTx::new(&open.connection, &queued.state, &open.guard, file, (false, Kept::default()));
         let progress = queued.job.run(&mut tx, &budget);
         let (wrote, news) = (tx.wrote(), tx.take_news());
         if let Some(trouble) = tx.trouble() {

@@ -7,7 +7,7 @@ use twobox_core::ports::{
     Claim, Claimed, DedupStore, Enqueued, Handled, InboxStatus, Job, MessageKey, OwnerToken, Queue,
     QueueStore, Work, WorkFilter, WorkLease, WorkRecord,
 };
-use twobox_core::{Consumer, Payload, Refusal, Response};
+use twobox_core::{Consumer, Error, Payload, Refusal, Response};
 use twobox_sqlite::{Sqlite, SqliteHandler};
 use twobox_testkit::{ManualClock, SeededRandom};
 
@@ -65,6 +65,32 @@ impl World {
     async fn records(&self) -> Vec<Option<WorkRecord>> {
         vec![self.record("a").await, self.record("b").await]
     }
+}
+
+/// The row of a source is looked up once per group; one that was undone must be made again.
+#[tokio::test]
+async fn ibx_102_a_source_whose_first_message_was_undone_is_made_again() {
+    let world = World::new().await;
+    let (db, queue) = (world.db.clone(), world.queue.clone());
+    let work = |id| Work { message: message(&world.db, id), hash: None };
+    let (first, undone, second) = (work("a"), work("b"), work("c"));
+    world
+        .db
+        .transaction::<_, Error, _>(move |tx| {
+            let fails = tx.savepoint::<(), Error>(|tx| {
+                db.enqueue_work_in(tx, &queue, &first)?;
+                db.enqueue_work_in(tx, &queue, &undone)?;
+                Err(Error::invalid("undone"))
+            });
+            assert!(fails.is_err());
+            db.enqueue_work_in(tx, &queue, &second)
+        })
+        .await
+        .unwrap();
+    assert_eq!(world.record("a").await, None);
+    assert_eq!(world.record("b").await, None);
+    assert_eq!(world.record("c").await.unwrap().status, InboxStatus::Processing);
+    assert_eq!(number(&world.place.path(), "SELECT count(*) FROM inbox_work"), 1);
 }
 
 #[tokio::test]
