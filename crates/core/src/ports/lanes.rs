@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Link;
+use super::ops::{Pause, WaitingCounts};
 use crate::{Destination, Result, Source, Timestamp};
 
 /// Identifies a lane within one store.
@@ -75,6 +76,10 @@ pub struct LaneStatus {
     pub held_error: Option<String>,
     /// When it is probed next.
     pub next_probe: Option<Timestamp>,
+    /// Who stopped it, when and why, if somebody has.
+    pub paused: Option<Pause>,
+    /// What waits in it outside of the log.
+    pub waiting: WaitingCounts,
     /// Messages acknowledged so far.
     pub sent: u64,
     /// Messages that died so far.
@@ -95,6 +100,8 @@ impl LaneStatus {
             held_since: None,
             held_error: None,
             next_probe: None,
+            paused: None,
+            waiting: WaitingCounts::default(),
             sent: 0,
             failed: 0,
             expired: 0,

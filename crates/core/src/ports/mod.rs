@@ -3,7 +3,7 @@
 //! An outbox store implements [`LaneStore`], [`LogStore`], [`WaitingStore`] and [`DeadLetterStore`]
 //! (together: [`OutboxStore`]); an inbox store implements [`InboxStore`], [`QueueStore`] and
 //! [`DedupStore`]; both are cleaned through
-//! [`SweepStore`]. A transport implements [`Transport`] and its far end, which may [`Listen`], gives what arrives to [`Receive`].
+//! [`SweepStore`]. Operators see and steer a store through [`OpsStore`], whose types are in [`ops`]. A transport implements [`Transport`] and its far end, which may [`Listen`], gives what arrives to [`Receive`].
 //!
 //! Stores date everything with their own clock and are given durations, never instants (S13).
 
@@ -12,6 +12,7 @@ mod dedup;
 mod inbox;
 mod lanes;
 mod log;
+pub mod ops;
 mod queue;
 mod sweep;
 mod transport;
@@ -28,6 +29,7 @@ pub use self::dedup::{
 pub use self::inbox::{Delivery, InboxRecord, InboxStatus, InboxStore, KeyGate, Treatment};
 pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outage, TakeLanes};
 pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};
+pub use self::ops::OpsStore;
 pub use self::queue::{
     CLAIM_MAX, Claim, Claimed, DeadWork, Enqueued, Handled, Job, LEASE_MAX, OwnerToken, Queue, QueueStore,
     Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,

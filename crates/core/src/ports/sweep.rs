@@ -14,6 +14,8 @@ pub struct SweepPlan {
     pub dedup_window: Duration,
     /// Keys of `enqueue_once` are kept this long. Default 7 days.
     pub once_retention: Duration,
+    /// The audit trail is kept this long. Default 90 days.
+    pub audit_retention: Duration,
     /// Most rows one call removes of each kind. Default 500: a few milliseconds of the writer.
     pub batch: usize,
 }
@@ -21,7 +23,13 @@ pub struct SweepPlan {
 impl Default for SweepPlan {
     fn default() -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
-        Self { sent_retention: week, dedup_window: week, once_retention: week, batch: 500 }
+        Self {
+            sent_retention: week,
+            dedup_window: week,
+            once_retention: week,
+            audit_retention: super::ops::AUDIT_RETENTION,
+            batch: 500,
+        }
     }
 }
 
@@ -34,6 +42,8 @@ pub struct Swept {
     pub purged: u64,
     /// Keys of `enqueue_once` forgotten.
     pub once_keys: u64,
+    /// Rows of the audit trail forgotten.
+    pub audit_rows: u64,
     /// Whether another call would remove more.
     pub more: bool,
 }

@@ -182,7 +182,7 @@ fn of(endpoint: &str) -> Result<DeadLetterFilter, Error> {
 
 async fn sweep(db: &Sqlite) -> Result<(), Error> {
     let (sent_retention, dedup_window, once_retention) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    let plan = SweepPlan { sent_retention, dedup_window, once_retention, batch: 8 };
+    let plan = SweepPlan { sent_retention, dedup_window, once_retention, batch: 8, ..SweepPlan::default() };
     while db.sweep(&plan).await?.more {}
     Ok(())
 }

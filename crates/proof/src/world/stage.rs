@@ -75,6 +75,7 @@ impl Plan {
             dedup_window,
             once_retention: HOUR,
             batch: 1 + index(up_to(8)),
+            ..SweepPlan::default()
         };
         let batch = 1 + index(up_to(4));
         let worker = WorkerOptions {
