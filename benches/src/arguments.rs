@@ -13,6 +13,8 @@ pub(crate) enum Command {
     Store(Arguments),
     /// Everything about the work queue.
     Queue(Arguments),
+    /// What operators wait for.
+    Ops(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
@@ -40,6 +42,8 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
     pub(crate) quick: bool,
     pub(crate) count_syncs: bool,
+    /// How long the history of `ops` is.
+    pub(crate) messages: Option<u64>,
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -49,6 +53,7 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
     match (command.as_str(), rest) {
         ("store", options) => parse_options(options).map(Command::Store),
         ("queue", options) => parse_options(options).map(Command::Queue),
+        ("ops", options) => parse_options(options).map(Command::Ops),
         ("e2e", options) => parse_options(options).map(Command::E2e),
         ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),
@@ -80,6 +85,7 @@ fn parse_options(options: &[String]) -> Option<Arguments> {
             "--json" => arguments.json = true,
             "--quick" => arguments.quick = true,
             "--count-syncs" => arguments.count_syncs = true,
+            "--messages" => arguments.messages = Some(options.next()?.parse().ok()?),
             "--dir" => arguments.dir = Some(options.next()?.into()),
             _ => return None,
         }

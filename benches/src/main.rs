@@ -10,6 +10,7 @@ mod history;
 mod idle;
 mod lab;
 mod naive;
+mod ops;
 mod queue;
 mod raw;
 mod report;
@@ -30,15 +31,17 @@ use crate::report::Report;
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: twobox-bench store|queue|e2e [--json] [--quick] [--count-syncs] [--dir DIR]
+usage: twobox-bench store|queue|ops|e2e [--json] [--quick] [--count-syncs] [--messages N] [--dir DIR]
 
   store          what one database does
   queue          what its inbox does as a work queue
+  ops            what operators wait for, with a long history in both boxes
   e2e            from one process to another, over HTTP
 
   --json         results for machines on standard output
   --quick        smaller and shorter: shows that everything works, says little about speed
   --count-syncs  count real syncs of the disk with strace instead of commits
+  --messages N   how long the history of ops is; default: 5000000, 200000 if quick
   --dir DIR      where the databases are put; default: beside this program";
 
 fn main() -> ExitCode {
@@ -64,6 +67,10 @@ fn run(command: &Command) -> Result<()> {
         }
         Command::Queue(arguments) => {
             show(&runtime()?.block_on(queue_report(arguments))?, arguments.json);
+            Ok(())
+        }
+        Command::Ops(arguments) => {
+            show(&runtime()?.block_on(ops_report(arguments))?, arguments.json);
             Ok(())
         }
         Command::E2e(arguments) => {
@@ -112,5 +119,13 @@ async fn queue_report(arguments: &Arguments) -> Result<Report> {
     let mut report = Report::new(arguments.quick);
     report.extend(queue::measure(&mut lab).await?);
     report.raw(lab.raw_samples());
+    Ok(report)
+}
+
+async fn ops_report(arguments: &Arguments) -> Result<Report> {
+    let messages = if arguments.quick { ops::MESSAGES_QUICK } else { ops::MESSAGES };
+    let mut lab = Lab::new(arguments.dir.as_deref(), Plan::quick())?;
+    let mut report = Report::new(arguments.quick);
+    report.extend(ops::measure(&mut lab, arguments.messages.unwrap_or(messages)).await?);
     Ok(report)
 }

@@ -11,7 +11,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target, a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 13] = [
+const SUITE: [(&str, &str, &str, &str); 14] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
@@ -26,6 +26,7 @@ const SUITE: [(&str, &str, &str, &str); 13] = [
         "l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened",
     ),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
+    ("pause-ignored", "twobox-sqlite", "flow", "rf_22_a_paused_destination_gets_nothing_until_it_is_resumed"),
     ("queue-crash-uncharged", "twobox-sqlite", "conformance", "s6_ibx_083_a_crashed_worker_is_an_attempt"),
     ("queue-done-runs-again", "twobox-sqlite", "conformance", "ibx_028_done_is_not_queued_again"),
     (

@@ -54,6 +54,7 @@ mutants! {
     NotReachedIsSent = "not-reached-is-sent", "A message the receiver did not get to counts as delivered.";
     NoWatermark = "no-watermark", "A message that may have been purged is handled again.";
     OkToInFlight = "ok-to-in-flight", "A duplicate of a message in flight is answered as done.";
+    PauseIgnored = "pause-ignored", "Messages are sent although somebody has paused their destination.";
     PurgeUnfinished = "purge-unfinished", "The sweeper removes waiting rows that are not finished.";
     QueueCrashUncharged = "queue-crash-uncharged", "A worker that dies while handling a message costs it no attempt.";
     QueueDoneRunsAgain = "queue-done-runs-again", "A message that is done is queued again when it comes again.";

@@ -1,9 +1,10 @@
-//! The moving parts of Twobox: relay, receiver, worker, sweeper, the in-process transport, and what replays dead
-//! letters.
+//! The moving parts of Twobox: relay, receiver, worker, sweeper, the in-process transport, what replays dead letters,
+//! and what writes down what operators do.
 //!
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
 
+mod audit;
 mod in_process;
 pub mod receiver;
 pub mod relay;
@@ -15,6 +16,7 @@ mod sync;
 mod timer;
 pub mod worker;
 
+pub use crate::audit::audited;
 pub use crate::in_process::InProcess;
 pub use crate::receiver::Receiver;
 pub use crate::relay::Relay;

@@ -137,3 +137,11 @@ pub(crate) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Vec
         _ => None,
     })
 }
+
+/// A column's bytes, whatever its type: rows of other services need not even be text to be passed over.
+pub(crate) fn raw<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => &[],
+    })
+}

@@ -48,6 +48,8 @@ pub(crate) struct BoxState {
     /// What our own writer has appended lately.
     pub(crate) recent: Recent,
     pub(crate) version: watch::Sender<u64>,
+    /// Grows when a lane may have been paused or resumed.
+    steered: AtomicU64,
     /// Grows when something may have been queued.
     pub(crate) work: watch::Sender<u64>,
 }
@@ -63,6 +65,7 @@ impl BoxState {
             end: AtomicI64::new(0),
             recent: Recent::default(),
             version: watch::Sender::new(0),
+            steered: AtomicU64::new(0),
             work: watch::Sender::new(0),
         }
     }
@@ -84,8 +87,19 @@ impl BoxState {
     pub(crate) fn wake(&self) {
         // Before they are told: whoever reads because of it must not be given what is here instead of what is there.
         self.recent.clear();
-        self.tell();
+        self.tell_steered();
         self.tell_work();
+    }
+
+    /// How often a lane may have been paused or resumed.
+    pub(crate) fn steered(&self) -> u64 {
+        self.steered.load(Ordering::Acquire)
+    }
+
+    /// Tells relays that a lane may have been paused or resumed.
+    pub(crate) fn tell_steered(&self) {
+        self.steered.fetch_add(1, Ordering::AcqRel);
+        self.tell();
     }
 
     /// Tells workers that something may have been queued.

@@ -117,7 +117,6 @@ statements! {
     due_too_far = "outbox/due_too_far.sql";
     fail_key = "outbox/fail_key.sql";
     fence_lane = "outbox/fence_lane.sql";
-    find = "outbox/find.sql";
     followers = "outbox/followers.sql";
     has_scheduled_due = "outbox/has_scheduled_due.sql";
     free_lanes = "outbox/free_lanes.sql";
@@ -144,6 +143,7 @@ statements! {
     once_delete = "outbox/once_delete.sql";
     once_get = "outbox/once_get.sql";
     once_insert = "outbox/once_insert.sql";
+    paused_lanes = "outbox/paused_lanes.sql";
     peer_count = "inbox/peer_count.sql";
     peer_get = "inbox/peer_get.sql";
     peer_insert = "inbox/peer_insert.sql";
@@ -168,6 +168,7 @@ statements! {
     settle_waiting = "outbox/settle_waiting.sql";
     shorten_receipt = "sweep/shorten_receipt.sql";
     still_done = "inbox/still_done.sql";
+    sweep_audit = "sweep/audit.sql";
     sweep_lanes = "sweep/lanes.sql";
     sweep_once = "sweep/once.sql";
     sweep_peers = "sweep/peers.sql";
@@ -189,7 +190,6 @@ statements! {
     queue_bury = "queue/bury.sql";
     queue_bury_row = "queue/bury_row.sql";
     queue_by_hand = "queue/by_hand.sql";
-    queue_count_mismatch = "queue/count_mismatch.sql";
     queue_dead = "queue/dead.sql";
     queue_dead_by_id = "queue/dead_by_id.sql";
     queue_demote = "queue/demote.sql";
@@ -222,4 +222,35 @@ statements! {
     queue_store = "queue/store.sql";
     queue_too_far = "queue/too_far.sql";
     queue_update = "queue/update.sql";
+    ops_audit_begin = "ops/audit_begin.sql";
+    ops_audit_end = "ops/audit_end.sql";
+    ops_audit_rows = "ops/audit_rows.sql";
+    ops_blocked_work = "ops/blocked_work.sql";
+    ops_dead_letters = "ops/dead_letters.sql";
+    ops_dead_work = "ops/dead_work.sql";
+    ops_inbox_bounds = "ops/inbox_bounds.sql";
+    ops_inbox_dates = "ops/inbox_dates.sql";
+    ops_inbox_detail = "ops/inbox_detail.sql";
+    ops_inbox_of_id = "ops/inbox_of_id.sql";
+    ops_inbox_rest = "ops/inbox_rest.sql";
+    ops_inbox_rows = "ops/inbox_rows.sql";
+    ops_inbox_rows_died = "ops/inbox_rows_died.sql";
+    ops_inbox_rows_noticed = "ops/inbox_rows_noticed.sql";
+    ops_inbox_rows_open = "ops/inbox_rows_open.sql";
+    ops_inbox_rows_queued = "ops/inbox_rows_queued.sql";
+    ops_log_bounds = "ops/log_bounds.sql";
+    ops_log_dates = "ops/log_dates.sql";
+    ops_log_next = "ops/log_next.sql";
+    ops_log_tail = "ops/log_tail.sql";
+    ops_oldest_waiting = "ops/oldest_waiting.sql";
+    ops_outbox_of_id = "ops/outbox_of_id.sql";
+    ops_outbox_row = "ops/outbox_row.sql";
+    ops_outbox_rows = "ops/outbox_rows.sql";
+    ops_outbox_rows_of = "ops/outbox_rows_of.sql";
+    ops_outbox_rows_open = "ops/outbox_rows_open.sql";
+    ops_pause_lane = "ops/pause_lane.sql";
+    ops_peers = "ops/peers.sql";
+    ops_receipt = "ops/receipt.sql";
+    ops_resume_lane = "ops/resume_lane.sql";
+    ops_work_behind = "ops/work_behind.sql";
 }

@@ -35,6 +35,7 @@ impl SweepStore for Sqlite {
             trim(tx, now.minus(plan.sent_retention), batch, &mut swept)?;
             forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
             purge(tx, plan.dedup_window, batch, &mut swept)?;
+            forget_audit(tx, now.minus(plan.audit_retention), batch, &mut swept)?;
             tx.execute(&tx.sql.meta_put, params!["dedup_window", time::micros(plan.dedup_window)])?;
             crash_point!("sweep.before-commit");
             Ok::<_, twobox_core::Error>(swept)
@@ -107,6 +108,13 @@ fn forget_keys(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut
     Ok(())
 }
 
+fn forget_audit(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
+    let forgotten = tx.execute(&tx.sql.sweep_audit, [before.as_micros(), batch])?;
+    swept.audit_rows += u64::try_from(forgotten).unwrap_or(0);
+    swept.more |= count(forgotten) >= batch;
+    Ok(())
+}
+
 /// Purges inbox rows of each peer, oldest first, and raises its watermark with them in the same transaction (S9).
 fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept) -> Result<()> {
     let peers = tx.query(&tx.sql.sweep_peers, [], |row| {
@@ -127,7 +135,7 @@ fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept)
         let purged = tx.execute(&tx.sql.purge, [peer, bound])?;
         swept.purged += u64::try_from(purged).unwrap_or(0);
         crash_point!("sweep.purged");
-        tx.execute(&tx.sql.raise_watermark, [peer, bound])?;
+        tx.execute(&tx.sql.raise_watermark, [peer, bound, count(purged)])?;
         crash_point!("sweep.watermark-raised");
         swept.more |= rows >= room;
         room -= rows;

@@ -23,6 +23,8 @@ pub(crate) enum News {
     InLog { log: Arc<BoxState>, generation: Generation, appended: Appended },
     /// There is something to do in a queue of this file.
     Work(Arc<BoxState>),
+    /// A lane was paused or resumed.
+    Steered(Arc<BoxState>),
 }
 
 impl News {
@@ -35,6 +37,10 @@ impl News {
             }
             Self::Work(queue) => {
                 queue.tell_work();
+                true
+            }
+            Self::Steered(lanes) => {
+                lanes.tell_steered();
                 true
             }
         }
@@ -332,6 +338,11 @@ impl<'c> SqliteTx<'c> {
         if !matches!(news.last(), Some(News::Work(_))) {
             news.push(News::Work(Arc::clone(self.boxes)));
         }
+    }
+
+    /// Notes that a lane was paused or resumed.
+    pub(crate) fn note_steered(&self) {
+        self.news.borrow_mut().push(News::Steered(Arc::clone(self.boxes)));
     }
 
     /// What others want to hear of once it is committed.

@@ -70,8 +70,9 @@
 //! # Dead letters
 //!
 //! What died stays until somebody decides: [`DeadLetterStore`](ports::DeadLetterStore) lists, counts, replays and
-//! purges it, [`Sqlite::message_status`] shows one message's life attempt by attempt, and [`replay::Bulk`] goes
-//! through any number of them at a pace.
+//! purges it, [`OpsStore::outbox_message`](ports::OpsStore::outbox_message) shows one message's life attempt by attempt,
+//! and [`replay::Bulk`] goes through any number of them at a pace. [`OpsStore`](ports::OpsStore) also counts, lists and
+//! searches both boxes, and pauses destinations.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -123,7 +124,7 @@ pub use twobox_core::{
 pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
-pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, replay};
+pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, replay};
 #[cfg(feature = "http")]
 pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
 #[cfg(feature = "tls")]

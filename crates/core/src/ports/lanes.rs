@@ -1,5 +1,6 @@
 //! Lanes: one per source and destination, leased by one relay at a time.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct LaneLease<P> {
     pub cursor: P,
     /// Whether a live process has registered the destination, or no longer does (L6).
     pub routed: bool,
+    /// Whether somebody had paused the lane when the lease was taken or renewed.
+    pub paused: bool,
 }
 
 /// What a relay asks for when it takes, renews and registers lanes.
@@ -144,6 +147,13 @@ pub trait LaneStore: Clone + Send + Sync + 'static {
         lease: &LaneLease<Self::Position>,
         outage: Option<&Outage>,
     ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Grows whenever a lane may have been paused or resumed, by whomever. Whoever waits for
+    /// [`changed`](super::LogStore::changed) is told of it as well.
+    fn steered(&self) -> u64;
+
+    /// The lanes of the source that are paused.
+    fn paused_lanes(&self, source: &Source) -> impl Future<Output = Result<HashSet<LaneId>>> + Send;
 
     /// All lanes, for operators.
     fn lanes(&self) -> impl Future<Output = Result<Vec<LaneStatus>>> + Send;

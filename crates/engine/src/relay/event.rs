@@ -1,5 +1,7 @@
 //! What happens to a relay, and what it makes of it.
 
+use std::collections::HashSet;
+
 use twobox_core::ports::{
     Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled,
 };
@@ -22,6 +24,8 @@ pub(super) enum Event<P> {
     Changed(u64),
     /// Lanes were taken and renewed, asked for at this monotonic time.
     Lanes { asked: std::time::Duration, result: Result<Vec<LaneLease<P>>, Error> },
+    /// It was looked up which lanes are paused, as of this version.
+    Steered { version: u64, paused: Result<HashSet<LaneId>, Error> },
     /// New destinations were looked for; there may be more.
     Discovered(Result<Discovered, Error>),
     /// A part of the log was read.
@@ -47,6 +51,7 @@ impl<S: OutboxStore> Run<S> {
         match event {
             Event::Changed(version) => self.changed(version),
             Event::Lanes { asked, result } => self.lanes_taken(asked, result),
+            Event::Steered { version, paused } => self.steered(version, paused),
             Event::Discovered(result) => {
                 self.discovering = false;
                 let discovered = self.logged(result, "look for new destinations");
@@ -112,6 +117,19 @@ impl<S: OutboxStore> Run<S> {
         self.lanes.values_mut().for_each(Lane::nudge);
     }
 
+    fn steered(&mut self, version: u64, paused: Result<HashSet<LaneId>, Error>) {
+        self.heeding = false;
+        let Some(paused) = self.logged(paused, "look for paused lanes") else { return };
+        self.steered = Some(version);
+        for (id, lane) in &mut self.lanes {
+            let stop = paused.contains(id);
+            if lane.steer(stop) {
+                let (destination, source) = (&lane.lease.link.destination, &lane.lease.link.source);
+                tracing::info!(%source, %destination, "lane {}", if stop { "paused" } else { "resumed" });
+            }
+        }
+    }
+
     fn lanes_taken(
         &mut self,
         asked: std::time::Duration,
@@ -143,6 +161,8 @@ impl<S: OutboxStore> Run<S> {
         self.reader.grown = true;
         self.discover_more = true;
         self.announce_more = true;
+        // A lane may have been taken right before it was paused, and have come here right after that was noticed.
+        self.steered = None;
         self.advance_idle();
     }
 

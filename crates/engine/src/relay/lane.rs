@@ -32,6 +32,8 @@ pub(super) struct Lane<P> {
     /// The batch of waiting rows, at most one at a time.
     waiting: Option<Batch<P>>,
     pub(super) breaker: Breaker,
+    /// Somebody has stopped the lane: nothing new is sent until it is resumed.
+    paused: bool,
     /// How many messages the receiver manages in one request (W7).
     batch_limit: usize,
     /// A batch of waiting rows broke the receiver: the next one has at most this many, and is suspect (L3).
@@ -65,6 +67,7 @@ impl<P: Clone + Ord> Lane<P> {
     ) -> Self {
         Self {
             position: lease.cursor.clone(),
+            paused: lease.paused,
             lease,
             incarnation,
             valid_until,
@@ -110,6 +113,34 @@ impl<P: Clone + Ord> Lane<P> {
         self.batches().filter(|batch| batch.state == State::InFlight).count()
     }
 
+    /// Whether messages may be sent, as far as the receiver and operators are concerned.
+    pub(super) fn flows(&self) -> bool {
+        self.breaker.is_closed() && (!self.paused || mutant!(PauseIgnored))
+    }
+
+    /// When the receiver has to be probed. Nobody asks about a destination that is paused.
+    pub(super) fn probe_due(&self) -> Option<Duration> {
+        self.breaker.due().filter(|_| !self.paused)
+    }
+
+    /// Starts a probe if it is due.
+    pub(super) fn start_probe(&mut self, now: Duration) -> bool {
+        !self.paused && self.breaker.start_probe(now)
+    }
+
+    /// An operator has stopped the lane or lets it go on. What is on its way is settled either way. Returns whether that
+    /// is news.
+    pub(super) fn steer(&mut self, paused: bool) -> bool {
+        if std::mem::replace(&mut self.paused, paused) == paused {
+            return false;
+        }
+        if paused {
+            self.drop_waiting();
+        }
+        self.look_at = Some(Duration::ZERO);
+        true
+    }
+
     /// Whether waiting rows should be looked at now.
     pub(super) fn wants_look(&self, now: Duration) -> bool {
         self.look_due().is_some_and(|at| at <= now)
@@ -135,10 +166,10 @@ impl<P: Clone + Ord> Lane<P> {
     pub(super) fn form_batch(&mut self, now: Timestamp, options: &RelayOptions) -> Option<Batch<P>> {
         let busy: HashSet<OrderingKey> = self.batches().flat_map(Batch::busy_keys).cloned().collect();
         let mut held: HashSet<OrderingKey> = self.batches().flat_map(Batch::held_keys).cloned().collect();
-        let held_lane = !self.breaker.is_closed();
+        let held_lane = !self.flows();
         let (mut items, mut bytes) = (Vec::new(), 0);
         while let Some(entry) = self.queue.front() {
-            let mut item = plan(entry, now, self.lease.routed);
+            let mut item = plan(entry, now, self.is_routed());
             if item.fate == Fate::Send {
                 bytes += item.message.as_ref().map_or(0, |message| message.payload.len());
                 let full =
@@ -161,6 +192,11 @@ impl<P: Clone + Ord> Lane<P> {
         (!items.is_empty()).then(|| Batch::new(self.batch_id(), Origin::Log, items))
     }
 
+    /// Whether its messages can go somewhere. While somebody keeps them from going, nobody gives up on them.
+    fn is_routed(&self) -> bool {
+        self.lease.routed || self.paused
+    }
+
     /// Adds a batch of the log behind the others.
     pub(super) fn add(&mut self, batch: Batch<P>) {
         self.log.push_back(batch);
@@ -172,7 +208,7 @@ impl<P: Clone + Ord> Lane<P> {
         const SOON: Duration = Duration::from_millis(20);
         /// While the lane is held, what is due stays due; only expiry has to be noticed.
         const HELD: Duration = Duration::from_secs(1);
-        let pause = if self.breaker.is_closed() { SOON } else { HELD };
+        let pause = if self.flows() { SOON } else { HELD };
         self.looking = false;
         self.looked = Some(now);
         // Whatever asked for a look while this one was under way still wants it. And the clock that says when
@@ -186,7 +222,7 @@ impl<P: Clone + Ord> Lane<P> {
             let fate = match &waiting.message {
                 Err(undecodable) => Fate::dead(Reason::Undecodable, undecodable.error.clone()),
                 Ok(_) if waiting.expired => Fate::Known(Event::Expired, None),
-                Ok(_) if !self.lease.routed => no_route(&self.lease),
+                Ok(_) if !self.is_routed() => no_route(&self.lease),
                 Ok(_) => Fate::Send,
             };
             let (position, standing) = (waiting.position, waiting.standing);
@@ -255,7 +291,7 @@ impl<P: Clone + Ord> Lane<P> {
 
     /// The next batch to send, if one may be sent now. Suspects travel alone and in order (L3).
     pub(super) fn next_ready(&mut self, options: &RelayOptions) -> Option<&mut Batch<P>> {
-        if !self.breaker.is_closed() {
+        if !self.flows() {
             return None;
         }
         let suspects = self.batches().any(|batch| batch.suspect);
@@ -300,7 +336,7 @@ impl<P: Clone + Ord> Lane<P> {
     pub(super) fn may_form(&self, options: &RelayOptions) -> bool {
         let suspects = self.batches().any(|batch| batch.suspect);
         let ready = self.log.iter().any(|batch| batch.state == State::Ready);
-        if self.breaker.is_closed() && self.in_flight() >= options.in_flight_max {
+        if self.flows() && self.in_flight() >= options.in_flight_max {
             return false;
         }
         // Unsettled batches are bounded as well: one that waits for an outage must not collect a tail.

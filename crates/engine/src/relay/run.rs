@@ -33,6 +33,9 @@ pub(super) struct Run<S: OutboxStore> {
     pub(super) watching: bool,
     pub(super) taking: bool,
     pub(super) take_at: Duration,
+    /// Which pauses are known; `None` if lanes have come since.
+    pub(super) steered: Option<u64>,
+    pub(super) heeding: bool,
     pub(super) discovering: bool,
     pub(super) discover_more: bool,
     pub(super) announcing: bool,
@@ -59,6 +62,8 @@ impl<S: OutboxStore> Run<S> {
             watching: false,
             taking: false,
             take_at: Duration::ZERO,
+            steered: None,
+            heeding: false,
             discovering: false,
             discover_more: false,
             announcing: false,
@@ -95,7 +100,7 @@ impl<S: OutboxStore> Run<S> {
     fn pause(&self) -> Duration {
         let now = self.relay.timer.monotonic();
         let lanes = self.lanes.values().flat_map(|lane| {
-            let probe = lane.breaker.due().filter(|_| self.may_send(lane, now));
+            let probe = lane.probe_due().filter(|_| self.may_send(lane, now));
             [probe, lane.look_due()]
         });
         let take = Some(self.take_at).filter(|_| !self.taking);

@@ -26,6 +26,7 @@ impl<S: OutboxStore> Run<S> {
             return;
         }
         self.take_lanes();
+        self.heed();
         self.discover();
         self.announce();
         self.read();
@@ -68,6 +69,18 @@ impl<S: OutboxStore> Run<S> {
         };
         let store = self.relay.store.clone();
         self.calls.start(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
+    }
+
+    /// Finds out what operators have paused and resumed.
+    fn heed(&mut self) {
+        let version = self.relay.store.steered();
+        if self.heeding || self.steered == Some(version) {
+            return;
+        }
+        self.heeding = true;
+        let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
+        self.calls
+            .start(async move { Event::Steered { version, paused: store.paused_lanes(&source).await } });
     }
 
     fn discover(&mut self) {
@@ -116,7 +129,7 @@ impl<S: OutboxStore> Run<S> {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.wants_look(now)) else { return };
         lane.looking = true;
         lane.look_at = None;
-        let (of, lease, expired_only) = (of(lane), lane.lease.clone(), !lane.breaker.is_closed());
+        let (of, lease, expired_only) = (of(lane), lane.lease.clone(), !lane.flows());
         let (limit, delay_max) =
             (self.relay.options.batch_messages_max, self.relay.options.timing.retry.delay_max());
         let store = self.relay.store.clone();
@@ -135,7 +148,7 @@ impl<S: OutboxStore> Run<S> {
             if !may_send {
                 return;
             }
-            if lane.breaker.start_probe(now) {
+            if lane.start_probe(now) {
                 self.probe(id);
                 continue;
             }

@@ -30,6 +30,7 @@ impl Harness {
             | Mutant::ConflictIsDuplicate
             | Mutant::LaneKeptAfterReopen
             | Mutant::NoFence
+            | Mutant::PauseIgnored
             | Mutant::QueueCrashUncharged
             | Mutant::QueueDoneRunsAgain
             | Mutant::QueueEffectApart

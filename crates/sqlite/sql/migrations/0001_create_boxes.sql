@@ -21,7 +21,6 @@ CREATE TABLE /*p*/outbox_log (
         -- Written out: a list of this length would build a small b-tree for every insert.
         CHECK (message_type = 'Signal' OR message_type = 'Command' OR message_type = 'PushCall'
             OR message_type = 'Response'),
-    payload        ANY NOT NULL CHECK (typeof(payload) IN ('text', 'blob')),
     content_type   TEXT NOT NULL DEFAULT 'application/json',
     correlation_id TEXT,
     ordering_key   TEXT,
@@ -29,7 +28,9 @@ CREATE TABLE /*p*/outbox_log (
     created_at     INTEGER NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)),
     due_at         INTEGER,
-    expires_at     INTEGER
+    expires_at     INTEGER,
+    -- Last, as everywhere: what stands behind something large takes as long to find as to read.
+    payload        ANY NOT NULL CHECK (typeof(payload) IN ('text', 'blob'))
 ) STRICT;
 
 -- Looking up a message by id must not scan. Not unique: two services may share the file, and ids of one
@@ -55,7 +56,20 @@ CREATE TABLE /*p*/outbox_lanes (
     sent          INTEGER NOT NULL DEFAULT 0,
     failed        INTEGER NOT NULL DEFAULT 0,
     expired       INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (source, destination)
+    -- Messages of the log that the cursor has passed: the log's end less all lanes' is what is pending. Whoever moves a
+    -- cursor back takes off what it will pass again.
+    passed        INTEGER NOT NULL DEFAULT 0,
+    -- What waits outside of the log, and what died. Kept by the triggers of outbox_waiting.
+    retrying      INTEGER NOT NULL DEFAULT 0,
+    scheduled     INTEGER NOT NULL DEFAULT 0,
+    held          INTEGER NOT NULL DEFAULT 0,
+    dead          INTEGER NOT NULL DEFAULT 0,
+    -- Since when nothing is sent, because of whom and why. NULL: it runs.
+    paused_at     INTEGER,
+    paused_by     TEXT,
+    paused_reason TEXT,
+    UNIQUE (source, destination),
+    CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_reason IS NULL))
 ) STRICT;
 
 -- One row per acknowledged batch: when the messages from first_seq to last_seq of the lane were sent.
@@ -78,7 +92,6 @@ CREATE TABLE /*p*/outbox_waiting (
     destination     TEXT NOT NULL,
     endpoint        TEXT NOT NULL,
     message_type    TEXT NOT NULL,
-    payload         ANY NOT NULL,
     content_type    TEXT NOT NULL,
     correlation_id  TEXT,
     ordering_key    TEXT,
@@ -103,6 +116,7 @@ CREATE TABLE /*p*/outbox_waiting (
     -- 0: the dead-letter callback is still due. NULL: not dead.
     announced       INTEGER,
     replayed_as     TEXT,
+    payload         ANY NOT NULL,
     CHECK ((state = 'Pending') = (finished_at IS NULL)),
     CHECK ((state IN ('Failed', 'Expired')) = (reason IS NOT NULL)),
     CHECK (next_attempt_at IS NULL OR (state = 'Pending' AND joined IS NOT NULL))
@@ -126,6 +140,45 @@ CREATE INDEX /*p*/outbox_waiting_over ON /*p*/outbox_waiting (finished_at)
     WHERE state = 'Sent' OR replayed_as IS NOT NULL;
 CREATE INDEX /*p*/outbox_waiting_unannounced ON /*p*/outbox_waiting (source, seq)
     WHERE announced = 0;
+-- For operators: those of one state, newest first; the one that has waited longest in a lane.
+CREATE INDEX /*p*/outbox_waiting_state ON /*p*/outbox_waiting (state);
+CREATE INDEX /*p*/outbox_waiting_oldest ON /*p*/outbox_waiting (lane_id)
+    WHERE state = 'Pending' AND joined IS NOT NULL;
+
+-- The lanes' counters change with the rows, whoever changes them. Nothing like it stands on the log: messages that go
+-- well pay for none of it.
+CREATE TRIGGER /*p*/outbox_waiting_added AFTER INSERT ON /*p*/outbox_waiting BEGIN
+    UPDATE /*p*/outbox_lanes
+    SET retrying = retrying + (NEW.next_attempt_at IS NOT NULL),
+        scheduled = scheduled + (NEW.state = 'Pending' AND NEW.joined IS NULL),
+        held = held + (NEW.state = 'Pending' AND NEW.joined IS NOT NULL AND NEW.next_attempt_at IS NULL),
+        dead = dead + (NEW.reason IS NOT NULL AND NEW.replayed_as IS NULL)
+    WHERE lane_id = NEW.lane_id;
+END;
+CREATE TRIGGER /*p*/outbox_waiting_removed AFTER DELETE ON /*p*/outbox_waiting BEGIN
+    UPDATE /*p*/outbox_lanes
+    SET retrying = retrying - (OLD.next_attempt_at IS NOT NULL),
+        scheduled = scheduled - (OLD.state = 'Pending' AND OLD.joined IS NULL),
+        held = held - (OLD.state = 'Pending' AND OLD.joined IS NOT NULL AND OLD.next_attempt_at IS NULL),
+        dead = dead - (OLD.reason IS NOT NULL AND OLD.replayed_as IS NULL)
+    WHERE lane_id = OLD.lane_id;
+END;
+CREATE TRIGGER /*p*/outbox_waiting_changed
+AFTER UPDATE OF state, joined, next_attempt_at, reason, replayed_as ON /*p*/outbox_waiting
+WHEN NEW.state <> OLD.state OR (NEW.joined IS NULL) <> (OLD.joined IS NULL)
+    OR (NEW.next_attempt_at IS NULL) <> (OLD.next_attempt_at IS NULL)
+    OR (NEW.reason IS NULL) <> (OLD.reason IS NULL) OR (NEW.replayed_as IS NULL) <> (OLD.replayed_as IS NULL)
+BEGIN
+    UPDATE /*p*/outbox_lanes
+    SET retrying = retrying + (NEW.next_attempt_at IS NOT NULL) - (OLD.next_attempt_at IS NOT NULL),
+        scheduled = scheduled + (NEW.state = 'Pending' AND NEW.joined IS NULL)
+            - (OLD.state = 'Pending' AND OLD.joined IS NULL),
+        held = held + (NEW.state = 'Pending' AND NEW.joined IS NOT NULL AND NEW.next_attempt_at IS NULL)
+            - (OLD.state = 'Pending' AND OLD.joined IS NOT NULL AND OLD.next_attempt_at IS NULL),
+        dead = dead + (NEW.reason IS NOT NULL AND NEW.replayed_as IS NULL)
+            - (OLD.reason IS NOT NULL AND OLD.replayed_as IS NULL)
+    WHERE lane_id = NEW.lane_id;
+END;
 
 -- Failed attempts, the last few of each message. Success leaves none.
 CREATE TABLE /*p*/outbox_attempts (
@@ -148,19 +201,25 @@ CREATE TABLE /*p*/outbox_once (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX /*p*/outbox_once_created ON /*p*/outbox_once (created_at);
 
--- One row per consumer and source: the purge watermark and what it is derived from.
+-- One row per consumer and source: the purge watermark and what it is derived from, and the counters. Those change with
+-- the rows they count, once per group of messages.
 CREATE TABLE /*p*/inbox_peers (
     peer_id          INTEGER PRIMARY KEY,
     consumer         TEXT NOT NULL,
     source           TEXT NOT NULL,
     newest_available INTEGER NOT NULL DEFAULT -9223372036854775808,
     watermark        INTEGER NOT NULL DEFAULT -9223372036854775808,
+    -- So far.
     done             INTEGER NOT NULL DEFAULT 0,
     duplicates       INTEGER NOT NULL DEFAULT 0,
-    dead             INTEGER NOT NULL DEFAULT 0,
+    died             INTEGER NOT NULL DEFAULT 0,
     conflicts        INTEGER NOT NULL DEFAULT 0,
     too_old          INTEGER NOT NULL DEFAULT 0,
     mismatches       INTEGER NOT NULL DEFAULT 0,
+    -- Now: rows in the inbox, messages to be handled later, dead letters that are listed.
+    size             INTEGER NOT NULL DEFAULT 0,
+    queued           INTEGER NOT NULL DEFAULT 0,
+    dead             INTEGER NOT NULL DEFAULT 0,
     UNIQUE (consumer, source)
 ) STRICT;
 
@@ -188,8 +247,8 @@ CREATE TABLE /*p*/inbox (
     processed_at   INTEGER,
     replay         INTEGER NOT NULL DEFAULT 0,
     response_type  TEXT,
-    response       BLOB,
     error          TEXT,
+    response       BLOB,
     UNIQUE (peer_id, message_id),
     CHECK (status <> 'Done' OR (processed_at IS NOT NULL AND response IS NOT NULL)),
     CHECK (status <> 'Dead' OR (processed_at IS NOT NULL AND error IS NOT NULL))
@@ -198,6 +257,9 @@ CREATE TABLE /*p*/inbox (
 CREATE INDEX /*p*/inbox_purgeable ON /*p*/inbox (peer_id, available_at) WHERE status = 'Done';
 CREATE INDEX /*p*/inbox_dead ON /*p*/inbox (processed_at) WHERE status IN ('Dead', 'Expired');
 CREATE INDEX /*p*/inbox_unfinished ON /*p*/inbox (peer_id, claimed_at) WHERE claimed_at IS NOT NULL;
+-- For operators, newest first. What is Done is in neither.
+CREATE INDEX /*p*/inbox_died ON /*p*/inbox (row_id) WHERE status IN ('Dead', 'Expired');
+CREATE INDEX /*p*/inbox_noticed ON /*p*/inbox (status) WHERE claimed_at IS NOT NULL;
 
 -- Messages that are stored and handled later. The row goes when the message is done: what is left is its row in the
 -- inbox, so claims cost the same however much was done before. Dead letters stay, with their payload.
@@ -210,7 +272,6 @@ CREATE TABLE /*p*/inbox_queue (
     destination     TEXT NOT NULL,
     endpoint        TEXT NOT NULL,
     message_type    TEXT NOT NULL,
-    payload         ANY NOT NULL,
     content_type    TEXT NOT NULL,
     correlation_id  TEXT,
     ordering_key    TEXT,
@@ -233,6 +294,7 @@ CREATE TABLE /*p*/inbox_queue (
     last_attempt_at INTEGER,
     last_error      TEXT,
     reason          TEXT,
+    payload         ANY NOT NULL,
     CHECK ((state = 'Open') = (reason IS NULL)),
     CHECK ((lease_owner IS NULL) = (lease_until IS NULL)),
     CHECK (ready_at IS NULL OR state = 'Open')
@@ -241,6 +303,23 @@ CREATE INDEX /*p*/inbox_queue_ready ON /*p*/inbox_queue (consumer, scheduled, re
     WHERE ready_at IS NOT NULL;
 CREATE INDEX /*p*/inbox_queue_leased ON /*p*/inbox_queue (consumer, lease_until) WHERE lease_until IS NOT NULL;
 CREATE INDEX /*p*/inbox_queue_key ON /*p*/inbox_queue (peer_id, ordering_key, joined) WHERE joined IS NOT NULL;
+-- Keys that wait for an operator.
+CREATE INDEX /*p*/inbox_queue_blocked ON /*p*/inbox_queue (peer_id, ordering_key)
+    WHERE joined IS NOT NULL AND reason IS NOT NULL;
+
+-- What operators did: written before it is done, with its outcome afterwards. Names and numbers only.
+CREATE TABLE /*p*/twobox_audit (
+    audit_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at       INTEGER NOT NULL,
+    actor    TEXT NOT NULL,
+    action   TEXT NOT NULL,
+    subject  TEXT NOT NULL,
+    detail   TEXT NOT NULL,
+    outcome  TEXT NOT NULL DEFAULT 'begun'
+        CHECK (outcome = 'begun' OR outcome = 'done' OR outcome = 'refused' OR outcome = 'failed'),
+    result   TEXT
+) STRICT;
+CREATE INDEX /*p*/twobox_audit_at ON /*p*/twobox_audit (at);
 
 -- Small facts: schema version, outbox instance, how far destinations were discovered, the sweeper's lease.
 CREATE TABLE /*p*/twobox_meta (

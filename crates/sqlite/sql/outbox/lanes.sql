@@ -1,3 +1,4 @@
-SELECT lane_id, source, destination, lease_owner, held_since, held_error, next_probe_at, sent, failed, expired
+SELECT lane_id, source, destination, lease_owner, held_since, held_error, next_probe_at, sent, failed, expired,
+    retrying, scheduled, held, dead, paused_at, paused_by, paused_reason, cursor, sending, passed
 FROM /*p*/outbox_lanes
 ORDER BY source, destination;

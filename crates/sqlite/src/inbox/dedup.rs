@@ -12,6 +12,7 @@ use twobox_core::{Consumer, Response, Result, Timestamp, crash_point};
 
 use super::handle::{Placed, check_response, is_plausible, record};
 use super::job;
+use super::peers::Counts;
 use crate::queue::{Ended, mismatch, named};
 use crate::writer::Class;
 use crate::{Sqlite, SqliteTx};
@@ -155,7 +156,9 @@ impl DedupStore for Sqlite {
             let before = db.options.clock.now().minus(older_than).as_micros();
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let values = params![consumer.as_str(), before, limit];
-            Ok(tx.execute(&tx.sql.inbox_release_unfinished, values)? as u64)
+            let released = tx.query(&tx.sql.inbox_release_unfinished, values, |row| row.get::<i64>(0))?;
+            released.iter().try_for_each(|peer| forget_row(tx, *peer))?;
+            Ok(released.len() as u64)
         })
         .await
     }
@@ -170,14 +173,19 @@ fn processed(
     response: &Response,
 ) -> Result<bool> {
     let now = db.options.clock.now();
-    let Some((peer, Placed { row, available, .. })) = find(tx, consumer, key)? else { return Ok(false) };
+    let Some((peer, Placed { row, available, listed, record })) = find(tx, consumer, key)? else {
+        return Ok(false);
+    };
     let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
     let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
     crash_point!("dedup.processed");
     if done {
         let key = tx.query_optional(&tx.sql.queue_drop, [row], |row| row.get::<Option<String>>(0))?;
         Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)?;
-        tx.execute(&tx.sql.peer_count, params![peer, available, 1, 0, 0, 0, 0])?;
+        let is_dead = matches!(record.status, InboxStatus::Dead | InboxStatus::Expired);
+        let queued = -i64::from(record.is_queued && !is_dead);
+        let dead = -i64::from(listed && is_dead);
+        Counts { newest: available, done: 1, queued, dead, ..Counts::default() }.write(tx, peer)?;
     }
     Ok(done)
 }
@@ -204,7 +212,15 @@ fn released(tx: &mut SqliteTx<'_>, consumer: &Consumer, key: &MessageKey) -> Res
     let peer = job::find(tx, consumer, &key.source)?.id;
     let released = tx.execute(&tx.sql.inbox_release, params![peer, key.id.as_str()])? == 1;
     crash_point!("dedup.released");
+    if released {
+        forget_row(tx, peer)?;
+    }
     Ok(released)
+}
+
+/// Counts a row that is gone.
+fn forget_row(tx: &mut SqliteTx<'_>, peer: i64) -> Result<()> {
+    Counts { size: -1, ..Counts::default() }.write(tx, peer)
 }
 
 /// The row of a message, if it is known, and its peer.
@@ -243,7 +259,11 @@ fn insert(
         row.available.as_micros(),
         row.token,
     ];
-    Ok(tx.execute(&tx.sql.inbox_notice, values)? == 1)
+    let inserted = tx.execute(&tx.sql.inbox_notice, values)? == 1;
+    if inserted {
+        Counts { size: 1, ..Counts::default() }.write(tx, peer)?;
+    }
+    Ok(inserted)
 }
 
 /// Whether a message has been processed; if not, it is noted as seen (IBX-002…IBX-008).

@@ -14,7 +14,7 @@ use twobox_core::{
 };
 
 use super::SqliteHandler;
-use super::job::{News, Peer};
+use super::job::{News, Peer, RowChange};
 use crate::options::Options;
 use crate::sql::Sql;
 use crate::tx::as_user_code;
@@ -42,6 +42,7 @@ enum Claim {
     Run {
         row: i64,
         says_done: bool,
+        change: RowChange,
     },
     Known(Answer),
 }
@@ -57,20 +58,20 @@ impl Handle for Delivery<SqliteHandler> {
         let now = options.clock.now();
         let outcome = tx.isolate(|tx| attempt(self, tx, options, peer, now));
         match outcome {
-            Ok(answer) => {
-                let news = match (&answer, &self.treatment) {
-                    (Answer::Done(_), Treatment::Queue) => News::Stored,
-                    (Answer::Done(_), _) => News::Handled,
-                    _ => News::None,
+            Ok((answer, change)) => {
+                let news = match (change, &self.treatment) {
+                    (Some(change), Treatment::Queue) => News::Stored(change),
+                    (Some(change), _) => News::Handled(change),
+                    (None, _) => News::None,
                 };
                 (answer, news)
             }
             Err(Undo::Answer(answer)) => (answer, News::None),
             Err(Undo::Reject(error)) => match tx.savepoint(|tx| store_rejection(self, tx, peer, now, &error))
             {
-                Ok(()) => {
+                Ok(change) => {
                     crash_point!("inbox.rejected");
-                    (Answer::Rejected { error }, News::Handled)
+                    (Answer::Rejected { error }, News::Handled(change))
                 }
                 Err(failed) => (Answer::Retry { after: None, error: shorten(&failed.chain()) }, News::None),
             },
@@ -78,17 +79,18 @@ impl Handle for Delivery<SqliteHandler> {
     }
 }
 
+/// The answer, and what became of the message's row if it was handled or stored.
 fn attempt(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,
     options: &Options,
     peer: &Peer,
     now: Timestamp,
-) -> std::result::Result<Answer, Undo> {
+) -> std::result::Result<(Answer, Option<RowChange>), Undo> {
     let early = effect_first(delivery, tx, peer)?;
-    let (row, says_done) = match claim(delivery, tx, peer, now)? {
-        Claim::Known(answer) => return Ok(answer),
-        Claim::Run { row, says_done } => (row, says_done),
+    let (row, says_done, change) = match claim(delivery, tx, peer, now)? {
+        Claim::Known(answer) => return Ok((answer, None)),
+        Claim::Run { row, says_done, change } => (row, says_done, change),
     };
     crash_point!("inbox.claimed");
     let handler = match &delivery.treatment {
@@ -97,7 +99,7 @@ fn attempt(
             if !mutant!(QueueUnstored) {
                 queue::store(tx, &delivery.consumer, (peer.id, row), &delivery.message, now)?;
             }
-            return Ok(Answer::Done(Some(Response::empty())));
+            return Ok((Answer::Done(Some(Response::empty())), Some(change)));
         }
         Treatment::Unknown => return Err(Undo::Answer(Answer::UnknownEndpoint)),
     };
@@ -113,7 +115,7 @@ fn attempt(
         store_response(delivery, tx, (peer, row), now, &response)?;
     }
     crash_point!("inbox.response-stored");
-    Ok(Answer::Done(Some(response)))
+    Ok((Answer::Done(Some(response)), Some(change)))
 }
 
 /// Refuses a response that could not be stored or sent.
@@ -164,7 +166,7 @@ fn claim(
     // undone. Most handlers have nothing to answer, and then the row is not touched again.
     if insert_claim(delivery, tx, peer, now, InboxStatus::Done)? {
         let row = tx.connection.last_insert_rowid();
-        let run = Claim::Run { row, says_done: true };
+        let run = Claim::Run { row, says_done: true, change: RowChange { fresh: true, revived: false } };
         return check_date(delivery.message.available, peer, now).map(|()| run);
     }
     let id = delivery.message.id.as_str();
@@ -191,9 +193,9 @@ fn claim(
             Ok(Claim::Known(Answer::Duplicate(Some(known.response.unwrap_or_else(Response::empty)))))
         }
         InboxStatus::Dead if again => {
-            let row = reclaim(delivery, tx, peer)?;
+            let reclaimed = reclaim(delivery, tx, peer)?;
             crash_point!("inbox.reclaimed");
-            Ok(run_again(row))
+            Ok(run_again(reclaimed))
         }
         InboxStatus::Dead | InboxStatus::Expired => {
             Ok(Claim::Known(Answer::Rejected { error: known.error.unwrap_or_else(|| "expired".into()) }))
@@ -204,8 +206,8 @@ fn claim(
     }
 }
 
-fn run_again(row: i64) -> Claim {
-    Claim::Run { row, says_done: false }
+fn run_again((row, was_listed): (i64, bool)) -> Claim {
+    Claim::Run { row, says_done: false, change: RowChange { fresh: false, revived: was_listed } }
 }
 
 /// Whether a message without a row may be handled, as far as its date goes (S9).
@@ -304,19 +306,22 @@ fn store_rejection(
     peer: &Peer,
     now: Timestamp,
     error: &str,
-) -> Result<()> {
+) -> Result<RowChange> {
     let id = delivery.message.id.as_str();
-    if !insert_claim(delivery, tx, peer, now, InboxStatus::Processing)? {
+    let fresh = insert_claim(delivery, tx, peer, now, InboxStatus::Processing)?;
+    if !fresh {
         reclaim(delivery, tx, peer)?;
     }
-    one_row(tx.execute(&tx.sql.dead, params![peer.id, id, now.as_micros(), error])?)
+    one_row(tx.execute(&tx.sql.dead, params![peer.id, id, now.as_micros(), error])?)?;
+    Ok(RowChange { fresh, revived: false })
 }
 
-/// Makes a rejected message's row that of a message that is being handled; returns its place.
-fn reclaim(delivery: &Delivery<SqliteHandler>, tx: &mut SqliteTx<'_>, peer: &Peer) -> Result<i64> {
+/// Makes a rejected message's row that of a message that is being handled; returns its place, and whether it was a dead
+/// letter that is listed.
+fn reclaim(delivery: &Delivery<SqliteHandler>, tx: &mut SqliteTx<'_>, peer: &Peer) -> Result<(i64, bool)> {
     let message = &delivery.message;
     let values = params![peer.id, message.id.as_str(), message.replay];
-    let rows = tx.query(&tx.sql.reclaim, values, |row| row.get::<i64>(0))?;
+    let rows = tx.query(&tx.sql.reclaim, values, |row| Ok((row.get(0)?, row.get(1)?)))?;
     one_row(rows.len())?;
     Ok(rows[0])
 }
@@ -336,6 +341,8 @@ pub(super) struct Placed {
     pub(super) row: i64,
     /// The date of the message.
     pub(super) available: i64,
+    /// Whether it would be listed if it were dead.
+    pub(super) listed: bool,
     pub(super) record: InboxRecord,
 }
 
@@ -364,7 +371,8 @@ pub(super) fn record(
                     .map(|(content_type, body)| Response { content_type, body: Payload::new(body) }),
                 error: row.get(6)?,
             };
-            Ok(Placed { row: row.get(9)?, available: row.get(10)?, record })
+            let listed = record.is_queued || row.get(11)?;
+            Ok(Placed { row: row.get(9)?, available: row.get(10)?, listed, record })
         })
         .optional()
 }

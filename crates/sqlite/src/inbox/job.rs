@@ -12,6 +12,7 @@ use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutan
 
 use super::SqliteHandler;
 use super::handle::Handle;
+use super::peers::Counts;
 use crate::SqliteTx;
 use crate::options::Options;
 use crate::writer::{Budget, Class, Job, Progress};
@@ -36,9 +37,18 @@ pub(super) struct ProcessJob {
 pub(super) enum News {
     None,
     /// The handler ran for it just now.
-    Handled,
+    Handled(RowChange),
     /// It was stored just now.
-    Stored,
+    Stored(RowChange),
+}
+
+/// What became of a message's row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowChange {
+    /// There was none before.
+    pub(super) fresh: bool,
+    /// It was a dead letter that is listed, and is none any more.
+    pub(super) revived: bool,
 }
 
 /// A consumer and source, with what this group adds to its counters.
@@ -46,17 +56,12 @@ pub(super) enum News {
 pub(crate) struct Peer {
     pub(crate) id: i64,
     pub(super) watermark: i64,
-    newest: i64,
-    done: i64,
-    duplicates: i64,
-    dead: i64,
-    conflicts: i64,
-    too_old: i64,
+    counts: Counts,
 }
 
 impl Peer {
     fn new(id: i64, watermark: i64) -> Self {
-        Self { id, watermark, newest: i64::MIN, done: 0, duplicates: 0, dead: 0, conflicts: 0, too_old: 0 }
+        Self { id, watermark, counts: Counts::default() }
     }
 
     /// The bug of a watermark that is not stored but told from the clock.
@@ -67,15 +72,19 @@ impl Peer {
     }
 
     fn count(&mut self, answer: &Answer, news: News, available: i64) {
-        if news != News::None {
-            self.newest = self.newest.max(available);
+        let counts = &mut self.counts;
+        if let News::Handled(row) | News::Stored(row) = news {
+            counts.newest = counts.newest.max(available);
+            counts.size += i64::from(row.fresh);
+            counts.dead -= i64::from(row.revived);
         }
-        match answer {
-            Answer::Done(_) if news == News::Handled => self.done += 1,
-            Answer::Rejected { .. } if news == News::Handled => self.dead += 1,
-            Answer::Duplicate(_) => self.duplicates += 1,
-            Answer::Conflict => self.conflicts += 1,
-            Answer::TooOld => self.too_old += 1,
+        match (answer, news) {
+            (Answer::Done(_), News::Handled(_)) => counts.done += 1,
+            (Answer::Done(_), News::Stored(_)) => counts.queued += 1,
+            (Answer::Rejected { .. }, News::Handled(_)) => counts.died += 1,
+            (Answer::Duplicate(_), _) => counts.duplicates += 1,
+            (Answer::Conflict, _) => counts.conflicts += 1,
+            (Answer::TooOld, _) => counts.too_old += 1,
             _ => {}
         }
     }
@@ -123,18 +132,7 @@ impl ProcessJob {
     /// Writes what this group adds to the counters, in the group's transaction.
     fn flush(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
         for peer in self.peers.values() {
-            tx.execute(
-                &tx.sql.peer_count,
-                params![
-                    peer.id,
-                    peer.newest,
-                    peer.done,
-                    peer.duplicates,
-                    peer.dead,
-                    peer.conflicts,
-                    peer.too_old
-                ],
-            )?;
+            peer.counts.write(tx, peer.id)?;
         }
         self.peers.clear();
         Ok(())

@@ -3,6 +3,7 @@
 mod dedup;
 pub(crate) mod handle;
 pub(crate) mod job;
+pub(crate) mod peers;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -235,7 +235,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn find(
+pub(crate) fn find(
     connection: &Connection,
     sql: &Sql,
     filter: &DeadLetterFilter,
@@ -274,7 +274,7 @@ fn count(
     Ok(count.unsigned_abs())
 }
 
-fn letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter<i64>> {
+pub(crate) fn letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter<i64>> {
     let reason = lossy(row, 5)?.unwrap_or_default();
     Ok(DeadLetter {
         position: row.get(0)?,

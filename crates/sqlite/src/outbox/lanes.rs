@@ -1,14 +1,17 @@
 //! Leasing lanes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
+use twobox_core::ports::ops::{Pause, WaitingCounts};
 use twobox_core::ports::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Link, Outage, TakeLanes};
 use twobox_core::{Destination, Result, Source, Timestamp, crash_point};
 
 use super::lease_lost;
 use crate::error::wrap;
+use crate::row::raw;
 use crate::writer::Class;
 use crate::{Row, Sqlite, SqliteTx};
 
@@ -49,10 +52,23 @@ impl LaneStore for Sqlite {
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>> {
-        self.read(|connection, sql| {
-            let mut statement = connection.prepare_cached(&sql.lanes).map_err(wrap("list lanes"))?;
-            let rows = statement.query_map([], |row| Ok(status(row))).map_err(wrap("list lanes"))?;
-            rows.map(|row| row.map_err(wrap("list lanes"))?).collect()
+        self.read(|connection, sql| Ok(all(connection, sql)?.into_iter().map(|lane| lane.status).collect()))
+            .await
+    }
+
+    fn steered(&self) -> u64 {
+        self.state.steered()
+    }
+
+    async fn paused_lanes(&self, source: &Source) -> Result<HashSet<LaneId>> {
+        let source = source.clone();
+        self.read(move |connection, sql| {
+            connection
+                .prepare_cached(&sql.paused_lanes)
+                .and_then(|mut statement| {
+                    statement.query_map([source.as_str()], |row| row.get(0).map(LaneId))?.collect()
+                })
+                .map_err(wrap("look for paused lanes"))
         })
         .await
     }
@@ -162,6 +178,7 @@ impl Sqlite {
                 row.get::<i64>(2)?,
                 row.get(3)?,
                 row.get::<i64>(4)?,
+                row.get(5)?,
             ))
         })?;
         let mut held = Vec::with_capacity(rows.len());
@@ -169,7 +186,7 @@ impl Sqlite {
             .query_optional(&tx.sql.meta_get, ["outbox_instance"], |row| row.get_lossy(0))?
             .flatten()
             .unwrap_or_default();
-        for (lane, destination, token, cursor, registered_at) in rows {
+        for (lane, destination, token, cursor, registered_at, paused) in rows {
             let destination = legible(&destination);
             let routed = take.everywhere || take.destinations.contains(&destination);
             if !routed && registered_at > unrouted {
@@ -178,7 +195,7 @@ impl Sqlite {
             }
             let link = Arc::new(Link { source: take.source.clone(), destination, outbox: outbox.clone() });
             let (lane, epoch) = (LaneId(lane), self.epoch());
-            held.push(LaneLease { lane, link, token, epoch, cursor, routed });
+            held.push(LaneLease { lane, link, token, epoch, cursor, routed, paused });
         }
         Ok(held)
     }
@@ -200,6 +217,35 @@ fn legible(destination: &str) -> Destination {
     Destination::new(name).unwrap_or_else(|_| Destination::new("?").expect("a legal name"))
 }
 
+/// A lane with how far it has come.
+pub(crate) struct LaneRow {
+    pub(crate) status: LaneStatus,
+    /// Its names as they are stored.
+    pub(crate) names: (Vec<u8>, Vec<u8>),
+    pub(crate) cursor: i64,
+    pub(crate) sending: i64,
+    pub(crate) passed: i64,
+}
+
+/// All lanes, by source and destination. There are as many as there are destinations.
+pub(crate) fn all(connection: &rusqlite::Connection, sql: &crate::sql::Sql) -> Result<Vec<LaneRow>> {
+    let mut statement = connection.prepare_cached(&sql.lanes).map_err(wrap("list lanes"))?;
+    let rows = statement.query_map([], |row| Ok(lane_row(row))).map_err(wrap("list lanes"))?;
+    rows.map(|row| row.map_err(wrap("list lanes"))?).collect()
+}
+
+fn lane_row(row: &rusqlite::Row<'_>) -> Result<LaneRow> {
+    let number = |column| row.get::<_, i64>(column).map_err(wrap("read a lane"));
+    let name = |column| raw(row, column).map(<[u8]>::to_vec).map_err(wrap("read a lane"));
+    Ok(LaneRow {
+        status: status(row)?,
+        names: (name(1)?, name(2)?),
+        cursor: number(17)?,
+        sending: number(18)?,
+        passed: number(19)?,
+    })
+}
+
 fn status(row: &rusqlite::Row<'_>) -> Result<LaneStatus> {
     let row = Row::new(row);
     let time = |column: usize| row.get::<Option<i64>>(column).map(|at| at.map(Timestamp::from_micros));
@@ -214,5 +260,13 @@ fn status(row: &rusqlite::Row<'_>) -> Result<LaneStatus> {
     status.sent = count(7)?;
     status.failed = count(8)?;
     status.expired = count(9)?;
+    status.waiting =
+        WaitingCounts { retrying: count(10)?, scheduled: count(11)?, held: count(12)?, dead: count(13)? };
+    status.paused = time(14)?
+        .map(|since| -> Result<Pause> {
+            let text = |column| Ok::<_, twobox_core::Error>(row.get_lossy(column)?.unwrap_or_default());
+            Ok(Pause { since, by: text(15)?, reason: text(16)? })
+        })
+        .transpose()?;
     Ok(status)
 }

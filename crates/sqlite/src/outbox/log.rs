@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use rusqlite::params;
-use rusqlite::types::ValueRef;
 use twobox_core::lifecycle::{Next, State, Step};
 use twobox_core::ports::{
     LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
@@ -14,7 +13,7 @@ use super::keys::{TouchedKeys, holds};
 use super::lanes::ILLEGIBLE;
 use super::lease_lost;
 use crate::error::wrap;
-use crate::row::Decoder;
+use crate::row::{Decoder, raw};
 use crate::sql::Sql;
 use crate::writer::Class;
 use crate::{Sqlite, SqliteTx};
@@ -155,14 +154,6 @@ fn lanes_by_name(
     Ok(lanes)
 }
 
-/// A column's bytes, whatever its type: rows of other services need not even be text to be passed over.
-fn raw<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
-        _ => &[],
-    })
-}
-
 impl Sqlite {
     fn settle(
         &self,
@@ -174,6 +165,8 @@ impl Sqlite {
         let outcomes = settlement.waiting.iter().filter_map(|waiting| waiting.outcome.as_ref());
         let (failed, expired) = count_deaths(outcomes);
         let sent: u64 = settlement.receipts.iter().map(|(_, _, messages)| messages).sum();
+        let sent = i64::try_from(sent).unwrap_or(i64::MAX);
+        let waiting = i64::try_from(settlement.waiting.len()).unwrap_or(i64::MAX);
         let changed = tx.execute(
             &tx.sql.settle_lane,
             params![
@@ -181,9 +174,10 @@ impl Sqlite {
                 lease.token,
                 settlement.upto,
                 settlement.sending.unwrap_or(settlement.upto),
-                i64::try_from(sent).unwrap_or(i64::MAX),
+                sent,
                 failed,
-                expired
+                expired,
+                sent.saturating_add(waiting)
             ],
         )?;
         self.fenced(lease, changed)?;

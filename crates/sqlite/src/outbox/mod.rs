@@ -1,13 +1,13 @@
 //! The outbox: lanes, log, waiting rows, dead letters.
 
-mod dead_letters;
+pub(crate) mod dead_letters;
 mod inspect;
 mod keys;
-mod lanes;
+pub(crate) mod lanes;
 mod log;
 mod waiting;
 
-pub use self::inspect::{AttemptRecord, MessageStatus};
+pub use self::inspect::MessageStatus;
 
 use twobox_core::{Error, ErrorKind};
 

@@ -133,7 +133,7 @@ fn take(
     };
     let ended = Ended { peer: row.peer, key: row.key.as_deref() };
     if let Some((reason, error)) = over {
-        let death = Death { reason, error: &error, attempts, holds: holds(queue, reason) };
+        let death = Death { reason, error: &error, attempts, holds: holds(queue, reason), queued: true };
         bury(tx, (row.peer, row.item), &death, now)?;
         // What has not joined its key yet was not its head.
         if row.joined.is_some() {

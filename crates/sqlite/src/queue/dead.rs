@@ -8,6 +8,7 @@ use twobox_core::{Consumer, OrderingKey, Result, Source, Timestamp, crash_point}
 use super::keys::{self, Ended};
 use crate::error::wrap;
 use crate::inbox::job;
+use crate::inbox::peers::Counts;
 use crate::row::lossy;
 use crate::sql::Sql;
 use crate::{Sqlite, SqliteTx};
@@ -28,6 +29,18 @@ pub(super) fn list(
     limit: usize,
 ) -> Result<Vec<DeadWork>> {
     let found = find(connection, sql, consumer, filter, after, limit).map_err(wrap("list dead letters"))?;
+    Ok(found.into_iter().map(|found| found.letter).collect())
+}
+
+/// Those of one id, which the filter names.
+pub(crate) fn of_id(
+    connection: &Connection,
+    sql: &Sql,
+    consumer: &Consumer,
+    filter: &WorkFilter,
+    limit: usize,
+) -> rusqlite::Result<Vec<DeadWork>> {
+    let found = find(connection, sql, consumer, filter, (i64::MIN, 0), limit)?;
     Ok(found.into_iter().map(|found| found.letter).collect())
 }
 
@@ -100,6 +113,7 @@ pub(super) fn replay(
         if !found.is_queued {
             // Its content was never here: it runs when it is delivered again.
             tx.execute(&tx.sql.queue_forget_row, [item])?;
+            Counts { size: -1, dead: -1, ..Counts::default() }.write(tx, found.peer)?;
             replayed += 1;
             continue;
         }
@@ -108,6 +122,7 @@ pub(super) fn replay(
         tx.execute(&tx.sql.queue_replay, values)?;
         crash_point!("queue.replayed");
         tx.execute(&tx.sql.queue_replay_row, [item])?;
+        Counts { queued: 1, dead: -1, ..Counts::default() }.write(tx, found.peer)?;
         settle_head(tx, found.peer, key.as_deref(), item, now)?;
         tx.note_work();
         replayed += 1;
@@ -152,6 +167,7 @@ pub(super) fn purge(
         let item = found.letter.place;
         tx.execute(&tx.sql.queue_forget_handler, [item])?;
         let key = tx.query_optional(&tx.sql.queue_drop, [item], |row| row.get::<Option<String>>(0))?;
+        Counts { dead: -1, ..Counts::default() }.write(tx, found.peer)?;
         crash_point!("queue.purged");
         Ended { peer: found.peer, key: key.flatten().as_deref() }.promote(tx, now)?;
     }

@@ -9,6 +9,7 @@ use super::keys::{self, Ended};
 use super::settle::{Held, failed};
 use crate::inbox::handle::hash;
 use crate::inbox::job;
+use crate::inbox::peers::Counts;
 use crate::{Sqlite, SqliteTx};
 
 /// Queues a message, or does to a known one what its state allows.
@@ -43,6 +44,7 @@ pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &
         crash_point!("queue.row-written");
         insert(tx, &queue.consumer, (peer, row), message, now)?;
         crash_point!("queue.inserted");
+        Counts { size: 1, queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
     }
     let known = known(tx, peer, message.id.as_str())?;
@@ -126,6 +128,7 @@ fn again(
         }
     } else if known.status != InboxStatus::Dead {
         store(tx, consumer, (peer, known.row), message, now)?;
+        Counts { queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
     }
     let is_dead = matches!(known.status, InboxStatus::Dead | InboxStatus::Expired);
@@ -135,10 +138,10 @@ fn again(
 /// Visible and counted, but no error (IBX-008).
 pub(crate) fn mismatch(tx: &mut SqliteTx<'_>, peer: i64, source: &str, id: &str) -> Result<()> {
     tracing::warn!(source, message_id = id, "a message was received again with another content");
-    tx.execute(&tx.sql.queue_count_mismatch, [peer]).map(drop)
+    Counts { mismatches: 1, ..Counts::default() }.write(tx, peer)
 }
 
-/// Queues a message whose row in the inbox is there.
+/// Queues a message whose row in the inbox is there. The caller counts it.
 pub(crate) fn store(
     tx: &mut SqliteTx<'_>,
     consumer: &Consumer,

@@ -43,7 +43,8 @@ impl Ended<'_> {
                 Ok((row.get::<i64>(0)?, row.get::<u32>(1)?))
             })?;
             for (item, attempts) in rest {
-                let death = Death { reason: Reason::KeyFailed, error: &error, attempts, holds: false };
+                let reason = Reason::KeyFailed;
+                let death = Death { reason, error: &error, attempts, holds: false, queued: true };
                 bury(tx, (self.peer, item), &death, now)?;
             }
         }

@@ -12,6 +12,7 @@ use twobox_core::{Response, Result, Timestamp, crash_point};
 
 use super::claim::CRASHED;
 use super::keys::Ended;
+use crate::inbox::peers::Counts;
 use crate::{Sqlite, SqliteTx};
 
 /// What becomes of a claimed message.
@@ -30,16 +31,17 @@ pub(super) struct Held {
     pub(super) key: Option<String>,
 }
 
-/// What is done, to be added to the counters of its peers: how many, and the newest date among them, by peer.
+/// What is done, to be added to the counters of its peers, by peer.
 #[derive(Default)]
-pub(super) struct Tally(BTreeMap<i64, (i64, i64)>);
+pub(super) struct Tally(BTreeMap<i64, Counts>);
 
 impl Tally {
     /// Counts a message that is done. The date is that of its row: from it the watermark is derived (S9).
     pub(super) fn done(&mut self, peer: i64, available: i64) {
-        let (done, newest) = self.0.entry(peer).or_insert((0, i64::MIN));
-        *done += 1;
-        *newest = available.max(*newest);
+        let counts = self.0.entry(peer).or_default();
+        counts.done += 1;
+        counts.queued -= 1;
+        counts.newest = counts.newest.max(available);
     }
 
     pub(super) fn clear(&mut self) {
@@ -48,10 +50,8 @@ impl Tally {
 
     /// Writes the counters, in the transaction of what they count.
     pub(super) fn write(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
-        for (peer, (done, newest)) in std::mem::take(&mut self.0) {
-            tx.execute(&tx.sql.peer_count, params![peer, newest, done, 0, 0, 0, 0])?;
-        }
-        Ok(())
+        let counted = std::mem::take(&mut self.0);
+        counted.into_iter().try_for_each(|(peer, counts)| counts.write(tx, peer))
     }
 }
 
@@ -62,6 +62,8 @@ pub(super) struct Death<'a> {
     pub(super) attempts: u32,
     /// Whether its ordering key waits for an operator.
     pub(super) holds: bool,
+    /// Whether it was queued.
+    pub(super) queued: bool,
 }
 
 /// Settles one message. `false`: the lease is not current, so nothing was written.
@@ -178,7 +180,7 @@ pub(super) fn die(
     (reason, error, attempts): (Reason, &str, u32),
     now: Timestamp,
 ) -> Result<()> {
-    let death = Death { reason, error, attempts, holds: holds(queue, reason) };
+    let death = Death { reason, error, attempts, holds: holds(queue, reason), queued: true };
     bury(tx, (held.peer, item), &death, now)?;
     Ended { peer: held.peer, key: held.key.as_deref() }.died(tx, queue, error, now)
 }
@@ -201,12 +203,12 @@ pub(super) fn bury(
         _ => ("Dead", InboxStatus::Dead),
     };
     let now = now.as_micros();
-    let Death { reason, error, attempts, holds } = death;
+    let Death { reason, error, attempts, holds, queued } = death;
     let values = params![item, state, attempts, error, reason.as_str(), now, holds];
     tx.execute(&tx.sql.queue_bury, values)?;
     crash_point!("queue.buried");
     tx.execute(&tx.sql.queue_bury_row, params![item, status.as_str(), now, error])?;
-    tx.execute(&tx.sql.peer_count, params![peer, i64::MIN, 0, 0, 1, 0, 0])?;
+    Counts { died: 1, dead: 1, queued: -i64::from(*queued), ..Counts::default() }.write(tx, peer)?;
     tracing::warn!(item, %reason, attempts, "a queued message is a dead letter now");
     Ok(())
 }
@@ -221,11 +223,13 @@ pub(crate) fn bury_by_hand(
     let queued = tx.query_optional(&tx.sql.queue_joined, [row], |row| {
         Ok((row.get::<Option<String>>(0)?, row.get::<u32>(2)?))
     })?;
-    if queued.is_none() {
+    let is_queued = queued.is_some();
+    if !is_queued {
         tx.execute(&tx.sql.queue_by_hand, [row])?;
     }
     let (key, attempts) = queued.unwrap_or_default();
-    bury(tx, (peer, row), &Death { reason: Reason::Rejected, error, attempts, holds: false }, now)?;
+    let death = Death { reason: Reason::Rejected, error, attempts, holds: false, queued: is_queued };
+    bury(tx, (peer, row), &death, now)?;
     Ended { peer, key: key.as_deref() }.promote(tx, now)
 }
 

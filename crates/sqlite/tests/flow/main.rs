@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod audit;
 mod bulk;
 mod dead_letters;
 mod failures;
 mod keys;
 mod lanes;
+mod pause;
 mod receiver;
 mod simulation;
 mod sweeper;

@@ -90,6 +90,10 @@ impl LaneStore for Stumbling {
         hold_lane(lease: &Lease, outage: Option<&Outage>) -> Result<()>;
         lanes() -> Result<Vec<LaneStatus>>;
         discover_lanes(source: &Source) -> Result<Discovered>;
+        paused_lanes(source: &Source) -> Result<HashSet<LaneId>>;
+    }
+    fn steered(&self) -> u64 {
+        self.db.steered()
     }
 }
 

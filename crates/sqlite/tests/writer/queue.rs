@@ -180,7 +180,7 @@ async fn ibx_008_the_counters_count_each_message_once() {
     let work = Work { message: changed, hash: None };
     assert_eq!(db.enqueue_work(queue, &work).await.unwrap(), Enqueued::Done);
     let counted = |column| number(&world.place.path(), &format!("SELECT {column} FROM inbox_peers"));
-    assert_eq!((counted("done"), counted("dead"), counted("mismatches")), (3, 3, 1));
+    assert_eq!((counted("done"), counted("died"), counted("mismatches")), (3, 3, 1));
 }
 
 /// S3: a message whose end cannot be written has no effect, and its neighbour does.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use twobox_core::message::JSON;
 use twobox_core::ports::{
-    Answer, DedupStore, Delivery, InboxStore, LaneLease, LaneStore, LogEntry, LogStore, OutboxStore,
-    QueueStore, ReadLog, Settlement, SweepStore, TakeLanes, Treatment,
+    Answer, DedupStore, Delivery, InboxStore, LaneLease, LaneStore, LogEntry, LogStore, OpsStore,
+    OutboxStore, QueueStore, ReadLog, Settlement, SweepStore, TakeLanes, Treatment,
 };
 use twobox_core::{
     Clock, Consumer, Destination, Headers, Message, MessageType, OrderingKey, Payload, Random, Result, Source,
@@ -41,7 +41,7 @@ type Position<F> = <<F as StoreFixture>::Store as LaneStore>::Position;
 /// A store under test: empty, migrated, with a table for the effects of handlers.
 pub trait StoreFixture: Sized + Send + Sync {
     /// The store.
-    type Store: OutboxStore + InboxStore + QueueStore + DedupStore + SweepStore;
+    type Store: OutboxStore + InboxStore + QueueStore + DedupStore + SweepStore + OpsStore;
 
     /// Opens a new, empty store that dates everything with this clock.
     fn start(clock: Arc<ManualClock>, random: Arc<dyn Random>) -> impl Future<Output = Self> + Send;

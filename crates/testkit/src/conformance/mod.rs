@@ -11,6 +11,9 @@ pub mod enqueue;
 mod fixture;
 pub mod inbox;
 pub mod lanes;
+pub mod ops_inbox;
+pub mod ops_outbox;
+pub mod ops_steer;
 pub mod queue_handle;
 pub mod queue_keys;
 pub mod queue_wire;
@@ -122,6 +125,21 @@ macro_rules! store_conformance {
                 s8_another_body_of_a_queued_message_is_a_conflict, s9_queued_messages_have_a_date_as_well,
                 s9_ibx_099_what_waits_is_never_forgotten, s12_deliveries_of_a_key_keep_their_order,
                 s6_a_queued_message_dies_here, adr_04_a_delivery_wakes_the_workers;
+            ops_outbox: s18_rf_22_outbox_counters_follow_every_message,
+                s18_rf_22_outbox_counters_know_what_was_removed,
+                rf_22_pending_messages_are_counted_per_destination, rf_22_a_long_backlog_is_counted_up_to_a_bound,
+                rf_22_the_outbox_is_listed_in_pages, rf_22_the_outbox_is_searched,
+                s18_rf_22_a_search_looks_at_a_bounded_number_of_rows, adr_09_rf_22_a_message_of_the_outbox_is_shown,
+                rf_22_dead_letters_are_paged_with_tokens;
+            ops_inbox: s18_rf_22_inbox_counters_follow_deliveries, s18_rf_22_inbox_counters_follow_the_queue,
+                s18_rf_22_inbox_counters_follow_claims_and_marks, rf_22_the_inbox_is_listed_and_searched,
+                s18_rf_22_a_search_of_the_inbox_is_bounded, rf_22_a_message_of_the_inbox_is_shown,
+                s12_rf_22_blocked_keys_of_the_inbox_are_listed,
+                rf_22_dead_letters_of_the_inbox_are_paged_with_tokens;
+            ops_steer: rf_22_a_paused_lane_stays_paused_until_it_is_resumed,
+                rf_22_a_destination_without_a_lane_can_be_paused, rf_22_pausing_wakes_whoever_watches,
+                rf_22_actions_leave_a_trail, s17_rf_22_a_trail_is_no_place_to_keep_things_in,
+                s18_the_trail_is_swept_by_age;
         }
     };
 }

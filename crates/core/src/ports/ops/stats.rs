@@ -44,6 +44,14 @@ pub struct WaitingCounts {
 }
 
 impl WaitingCounts {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.retrying += other.retrying;
+        self.scheduled += other.scheduled;
+        self.held += other.held;
+        self.dead += other.dead;
+    }
+
     /// Those that are still to be sent.
     #[must_use]
     pub fn open(&self) -> u64 {
@@ -76,7 +84,7 @@ pub struct LaneStats {
 }
 
 /// The outbox in numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxStats {
     /// Every lane, by source and destination.
     pub lanes: Vec<LaneStats>,
@@ -96,6 +104,18 @@ pub struct OutboxStats {
     pub expired: u64,
     /// The longest of the lanes' waits.
     pub oldest: Option<Duration>,
+}
+
+impl OutboxStats {
+    /// Adds a lane to the list and to the sums.
+    pub fn push(&mut self, lane: LaneStats) {
+        self.waiting.add(&lane.lane.waiting);
+        self.sent += lane.lane.sent;
+        self.failed += lane.lane.failed;
+        self.expired += lane.lane.expired;
+        self.oldest = self.oldest.into_iter().chain(lane.oldest).max();
+        self.lanes.push(lane);
+    }
 }
 
 /// What happened in an inbox, maintained with the rows.
@@ -120,6 +140,21 @@ pub struct InboxCounts {
     pub too_old: u64,
     /// Messages so far whose content differed from what was seen before, when that was no reason to refuse them.
     pub mismatches: u64,
+}
+
+impl InboxCounts {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.queued += other.queued;
+        self.dead += other.dead;
+        self.done += other.done;
+        self.duplicates += other.duplicates;
+        self.died += other.died;
+        self.conflicts += other.conflicts;
+        self.too_old += other.too_old;
+        self.mismatches += other.mismatches;
+    }
 }
 
 /// What a consumer has received from a source.

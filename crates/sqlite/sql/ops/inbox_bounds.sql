@@ -1,0 +1,1 @@
+SELECT (SELECT min(row_id) FROM /*p*/inbox), (SELECT max(row_id) FROM /*p*/inbox);

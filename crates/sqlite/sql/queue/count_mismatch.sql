@@ -1,1 +1,0 @@
-UPDATE /*p*/inbox_peers SET mismatches = mismatches + 1 WHERE peer_id = ?1;
