@@ -1,6 +1,10 @@
 //! The `twobox` program.
 
+#[expect(dead_code, reason = "the parts that use it come next")]
+mod config;
 mod demo;
+#[expect(dead_code, reason = "the parts that use it come next")]
+mod node;
 
 use std::process::ExitCode;
 
