@@ -17,7 +17,7 @@ mod server;
 mod tls;
 mod url;
 
-pub use crate::client::{ClientLimits, Http};
+pub use crate::client::{Call, ClientLimits, Http, HttpClient, Reply};
 pub use crate::server::{HttpServer, ServerLimits};
 #[cfg(feature = "tls")]
 pub use crate::tls::{TlsIdentity, TlsRoots};

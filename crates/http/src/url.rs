@@ -29,7 +29,6 @@ impl BaseUrl {
         Ok(Self { text, by_name, https })
     }
 
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS there is no https"))]
     pub(crate) fn is_https(&self) -> bool {
         self.https
     }
@@ -54,7 +53,7 @@ impl BaseUrl {
 }
 
 /// Whether it is https, or what is wrong with it.
-fn check(text: &str) -> Result<bool, &'static str> {
+pub(crate) fn check(text: &str) -> Result<bool, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "is not a URL: write http://host:port")?;
     let https = match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => false,

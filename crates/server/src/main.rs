@@ -1,21 +1,27 @@
 //! The `twobox` program.
 
-#[expect(dead_code, reason = "the parts that use it come next")]
 mod config;
 mod demo;
-#[expect(dead_code, reason = "the parts that use it come next")]
+mod logging;
+mod manual;
+#[expect(dead_code, reason = "the interface for operators is served from it")]
 mod node;
+mod serve;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use twobox::ErrorKind;
 
 /// What goes wrong here is for people to read.
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
+/// The configuration or the command line cannot be used.
+const MISCONFIGURED: u8 = 2;
+
 /// Reliable messaging: a transactional outbox, an idempotent inbox, no broker needed.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "twobox", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -23,6 +29,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs a node: relays its outbox, receives for its service, and hands what arrives to your own program.
+    ///
+    /// SIGTERM and SIGINT stop it gracefully, SIGHUP makes it read keys and tokens again.
+    Serve(config::Options),
+    /// Checks or shows the configuration of a node.
+    #[command(subcommand)]
+    Config(config::Command),
     /// Kills two services again and again while messages flow between them, then counts what was lost and what
     /// happened twice.
     Demo(demo::Arguments),
@@ -32,6 +45,10 @@ enum Command {
     /// The other one.
     #[command(hide = true)]
     DemoBilling(demo::BillingArguments),
+    /// Prints what completes this program's commands in a shell.
+    Completions(manual::CompletionsArguments),
+    /// Prints the manual page, or writes the pages of all commands into a folder.
+    Man(manual::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -42,15 +59,29 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("twobox: {}", twobox_core::chain(&*error));
-            ExitCode::FAILURE
+            exit_code(&*error)
         }
     }
 }
 
+/// What scripts can tell a failure by: 2 if the same command can never work.
+fn exit_code(error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    let misconfigured = |error: &twobox::Error| error.kind() == ErrorKind::Misconfigured;
+    if error.is::<config::Faults>() || error.downcast_ref().is_some_and(misconfigured) {
+        return MISCONFIGURED.into();
+    }
+    ExitCode::FAILURE
+}
+
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Demo(arguments) => demo::run(arguments).await,
-        Command::DemoShop(arguments) => demo::shop(arguments).await.map(|()| ExitCode::SUCCESS),
-        Command::DemoBilling(arguments) => demo::billing(arguments).await.map(|()| ExitCode::SUCCESS),
+        Command::Serve(options) => return serve::run(&options).await,
+        Command::Config(command) => config::run(&command)?,
+        Command::Demo(arguments) => return demo::run(arguments).await,
+        Command::DemoShop(arguments) => demo::shop(arguments).await?,
+        Command::DemoBilling(arguments) => demo::billing(arguments).await?,
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -126,7 +126,7 @@ pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
 pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, replay};
 #[cfg(feature = "http")]
-pub use twobox_http::{ClientLimits, Http, HttpServer, ServerLimits};
+pub use twobox_http::{Call, ClientLimits, Http, HttpClient, HttpServer, Reply, ServerLimits};
 #[cfg(feature = "tls")]
 pub use twobox_http::{TlsIdentity, TlsRoots};
 

@@ -8,7 +8,8 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// `2026-02-14T12:00:00.000000Z`. Years that RFC 3339 cannot write get a sign and six digits, as in
 /// JavaScript: a clock that is so wrong is refused as stale rather than as unreadable.
-pub(super) fn format(time: Timestamp) -> String {
+#[must_use]
+pub fn format(time: Timestamp) -> String {
     let (days, micros) = (time.as_micros().div_euclid(DAY), time.as_micros().rem_euclid(DAY));
     let (year, month, day) = civil_from_days(days);
     let (seconds, fraction) = (micros / SECOND, micros % SECOND);
@@ -19,7 +20,8 @@ pub(super) fn format(time: Timestamp) -> String {
 
 /// Reads what [`format`] writes, and what RFC 3339 allows beside it in UTC: no fraction, or one of up to nine
 /// digits, of which the first six count. Leap seconds are not known.
-pub(super) fn parse(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Timestamp> {
     let text = text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix("+00:00"))?;
     let (date, time) = text.split_once(['T', 't'])?;
     let micros = i128::from(parse_date(date)?) * i128::from(DAY) + i128::from(parse_time(time)?);

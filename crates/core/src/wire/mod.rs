@@ -49,6 +49,7 @@ pub use self::answer::{
 pub use self::draft::{Batch, Draft, Stamp};
 pub use self::envelope::Envelope;
 pub use self::exchange::{Asked, Asker};
+pub use self::instant::{format as format_instant, parse as parse_instant};
 pub use self::limits::{
     BATCH_EXTRA_BYTES, BATCH_ITEMS_MAX, DEPTH_MAX, ENVELOPE_EXTRA_BYTES, ENVELOPE_FIELDS_MAX, Limits,
     RF_HEADER_BYTES_MAX, RF_HEADERS_MAX,

@@ -56,9 +56,16 @@ struct Inner<S: InboxStore> {
     store: S,
     consumer: Consumer,
     routes: HashMap<Endpoint, Route<S::Handler>>,
+    default_route: Option<Route<S::Handler>>,
     in_flight: InFlight,
     timer: Arc<dyn Timer>,
     prepare_max: usize,
+}
+
+impl<S: InboxStore> Inner<S> {
+    fn route(&self, endpoint: &Endpoint) -> Option<&Route<S::Handler>> {
+        self.routes.get(endpoint).or(self.default_route.as_ref())
+    }
 }
 
 /// Builds a [`Receiver`].
@@ -73,6 +80,7 @@ impl<S: InboxStore> Receiver<S> {
             store,
             consumer,
             routes: HashMap::new(),
+            default_route: None,
             in_flight: InFlight::default(),
             timer,
             prepare_max: 16,
@@ -200,6 +208,12 @@ impl<S: InboxStore> ReceiverBuilder<S> {
         }
         self.0.routes.insert(endpoint, route);
         Ok(self)
+    }
+
+    /// Handles all other endpoints. Default: they are unknown.
+    pub fn default_route(mut self, route: Route<S::Handler>) -> Self {
+        self.0.default_route = Some(route);
+        self
     }
 
     /// Most first halves of handlers that run at once per request. Default 16.

@@ -43,7 +43,7 @@ impl Wave {
                 continue;
             }
             let key = message.ordering_key.clone().map(|key| (message.source.clone(), key));
-            let is_prepared = matches!(inner.routes.get(&message.endpoint), Some(Route::Prepared(_)));
+            let is_prepared = matches!(inner.route(&message.endpoint), Some(Route::Prepared(_)));
             let waits = key
                 .as_ref()
                 .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
@@ -80,12 +80,12 @@ impl Wave {
         let mut unreached = KeyGate::default();
         let delivery = |&at: &usize| {
             let message = Arc::clone(&messages[at]);
-            let is_prepared = matches!(inner.routes.get(&message.endpoint), Some(Route::Prepared(_)));
+            let is_prepared = matches!(inner.route(&message.endpoint), Some(Route::Prepared(_)));
             if unreached.holds(&message) || (is_prepared && !prepared.contains_key(&at)) {
                 unreached.note(&message, &Answer::NotReached);
                 return None;
             }
-            let treatment = match inner.routes.get(&message.endpoint) {
+            let treatment = match inner.route(&message.endpoint) {
                 None => Treatment::Unknown,
                 Some(Route::Handler(handler)) => Treatment::Handle(handler.clone()),
                 Some(Route::Prepared(_)) => {
@@ -111,7 +111,7 @@ async fn prepare<S: InboxStore>(
 ) -> Halves<S::Handler> {
     let mut halves = Halves::new();
     let mut running = JoinSet::new();
-    let mut waiting = now.iter().filter_map(|&at| match inner.routes.get(&messages[at].endpoint) {
+    let mut waiting = now.iter().filter_map(|&at| match inner.route(&messages[at].endpoint) {
         Some(Route::Prepared(prepare)) => Some((at, Arc::clone(prepare))),
         _ => None,
     });

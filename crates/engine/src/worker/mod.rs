@@ -85,8 +85,15 @@ struct Inner<S: QueueStore> {
     queue: Queue,
     owner: OwnerToken,
     topics: HashMap<Endpoint, Handling<S::Handler>>,
+    default_topic: Option<Handling<S::Handler>>,
     options: WorkerOptions,
     timer: Arc<dyn Timer>,
+}
+
+impl<S: QueueStore> Inner<S> {
+    fn handling(&self, topic: &Endpoint) -> Option<&Handling<S::Handler>> {
+        self.topics.get(topic).or(self.default_topic.as_ref())
+    }
 }
 
 /// Builds a [`Worker`].
@@ -99,7 +106,8 @@ impl<S: QueueStore> Worker<S> {
         let owner = OwnerToken::mint(random);
         let options = WorkerOptions::default();
         let name = store.store_name();
-        WorkerBuilder(Inner { store, name, queue, owner, topics: HashMap::new(), options, timer })
+        let (topics, default_topic) = (HashMap::new(), None);
+        WorkerBuilder(Inner { store, name, queue, owner, topics, default_topic, options, timer })
     }
 
     /// Works until asked to stop, then finishes or gives back what is in hand within the configured time (S20).
@@ -122,6 +130,12 @@ impl<S: QueueStore> WorkerBuilder<S> {
         }
         self.0.topics.insert(topic, handling);
         Ok(self)
+    }
+
+    /// Handles all other topics. Default: they wait until they have a handler, or die.
+    pub fn default_topic(mut self, handling: Handling<S::Handler>) -> Self {
+        self.0.default_topic = Some(handling);
+        self
     }
 
     /// Limits of the worker.

@@ -187,10 +187,10 @@ impl<S: QueueStore> Run<S> {
     /// Starts handlers that run outside of the transaction, a bounded number at a time.
     fn start_outside(&mut self) {
         while self.outside < self.worker.options.concurrency {
-            let topics = &self.worker.topics;
+            let worker = &self.worker;
             let outside = |claimed: &Claimed| {
                 matches!(
-                    topics.get(&claimed.message.endpoint),
+                    worker.handling(&claimed.message.endpoint),
                     Some(Handling::Prepared(_) | Handling::External(_))
                 )
             };
@@ -217,7 +217,7 @@ impl<S: QueueStore> Run<S> {
         let worker = Arc::clone(&self.worker);
         let inside = |claimed: &Claimed| {
             !matches!(
-                worker.topics.get(&claimed.message.endpoint),
+                worker.handling(&claimed.message.endpoint),
                 Some(Handling::Prepared(_) | Handling::External(_))
             )
         };
@@ -352,7 +352,7 @@ impl<S: QueueStore> Run<S> {
 /// What handles a message in the transaction.
 fn in_transaction<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) -> S::Handler {
     let topic = &claimed.message.endpoint;
-    if let Some(Handling::Transactional(handler)) = worker.topics.get(topic) {
+    if let Some(Handling::Transactional(handler)) = worker.handling(topic) {
         tell(worker, claimed);
         return handler.clone();
     }
@@ -378,7 +378,7 @@ async fn outside_of_transaction<S: QueueStore>(
     tell(&worker, &claimed);
     let (message, attempts, worker) = (Arc::clone(&claimed.message), claimed.attempts, Arc::clone(&worker));
     let mut running = Running(spawn(async move {
-        match worker.topics.get(&message.endpoint) {
+        match worker.handling(&message.endpoint) {
             Some(Handling::Prepared(prepare)) => prepare(Arc::clone(&message)).await,
             Some(Handling::External(external)) => {
                 external(WorkContext { message, attempts, lost }).await.map(S::answering)

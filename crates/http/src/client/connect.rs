@@ -13,8 +13,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::url::BaseUrl;
-
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 
@@ -28,13 +26,12 @@ pub(super) struct Connector {
 
 impl Connector {
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS depends on the URL"))]
-    pub(super) fn new(url: &BaseUrl, timeout: Duration) -> Self {
+    pub(super) fn new(is_https: bool, timeout: Duration) -> Self {
         Self {
             timeout,
             // A machine that trusts nobody is no mistake yet: authorities may be named later.
             #[cfg(feature = "tls")]
-            tls: url
-                .is_https()
+            tls: is_https
                 .then(crate::TlsRoots::of_this_machine)
                 .and_then(Result::ok)
                 .map(|roots| roots.connector()),

@@ -8,12 +8,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::client::legacy::Client;
 use twobox_core::ports::{Answer, DeliveryError, Link};
-use twobox_core::signing::Key;
+use twobox_core::signing::{Key, Keyring};
 use twobox_core::wire::{self, ANSWER_BYTES_MAX, ANSWER_TYPE, Asked, Probe, header};
-use twobox_core::{Message, Timestamp};
+use twobox_core::{Live, Message, Timestamp};
 
 use super::Http;
+use super::connect::Connector;
 use crate::RECEIVE_BATCH;
 
 impl Http {
@@ -23,10 +25,12 @@ impl Http {
         batch: &[Arc<Message>],
     ) -> Result<Vec<Answer>, DeliveryError> {
         let sent = self.clock.now();
-        let key = self.active_key(sent)?;
+        // Kept until the answer is checked, also if the keys are replaced meanwhile.
+        let keyring = self.keyring.as_ref().map(Live::get);
+        let key = active_key(keyring.as_deref(), sent)?;
         let (asked, body) = Asked::encode(link, batch, sent, key);
         let request = self.request(link, asked.probe(), body)?;
-        let answer = self.send(request).await?;
+        let answer = send(&self.client, self.limits.answer_timeout, request).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if headers.get(CONTENT_TYPE).is_none_or(|of| of != ANSWER_TYPE) {
             return Err(foreign(status));
@@ -39,13 +43,6 @@ impl Http {
         wire::parse_answers(&bytes, batch.iter().map(|message| &message.id)).map_err(|error| {
             DeliveryError::ambiguous("the receiver's answer cannot be read").with_source(error)
         })
-    }
-
-    fn active_key(&self, now: Timestamp) -> Result<Option<&Key>, DeliveryError> {
-        let Some(keyring) = &self.keyring else { return Ok(None) };
-        let key = keyring.active(now);
-        let text = "no key for this destination holds now: add one whose not_before has passed";
-        key.map(Some).ok_or_else(|| DeliveryError::unreachable(text))
     }
 
     /// The request; a probe has no message that could carry its signature, so its head does.
@@ -69,21 +66,6 @@ impl Http {
         })
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, DeliveryError> {
-        let timeout = self.limits.answer_timeout;
-        let answering = self.client.request(request);
-        let answer = tokio::time::timeout(timeout, answering)
-            .await
-            .map_err(|_| DeliveryError::ambiguous(format!("no answer within {timeout:?}")))?;
-        answer.map_err(|error| {
-            if error.is_connect() {
-                DeliveryError::unreachable("cannot connect").with_source(error)
-            } else {
-                DeliveryError::ambiguous("the connection broke").with_source(error)
-            }
-        })
-    }
-
     async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, DeliveryError> {
         let timeout = self.limits.body_timeout;
         let reading = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
@@ -94,6 +76,30 @@ impl Http {
             body.map_err(|error| DeliveryError::ambiguous("the answer broke off").with_source(error))?;
         Ok(body.to_bytes())
     }
+}
+
+/// Makes a request and waits for the head of its answer.
+pub(super) async fn send(
+    client: &Client<Connector, Full<Bytes>>,
+    timeout: Duration,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, DeliveryError> {
+    let answer = tokio::time::timeout(timeout, client.request(request))
+        .await
+        .map_err(|_| DeliveryError::ambiguous(format!("no answer within {timeout:?}")))?;
+    answer.map_err(|error| {
+        if error.is_connect() {
+            DeliveryError::unreachable("cannot connect").with_source(error)
+        } else {
+            DeliveryError::ambiguous("the connection broke").with_source(error)
+        }
+    })
+}
+
+fn active_key(keyring: Option<&Keyring>, now: Timestamp) -> Result<Option<&Key>, DeliveryError> {
+    let Some(keyring) = keyring else { return Ok(None) };
+    let text = "no key for this destination holds now: add one whose not_before has passed";
+    keyring.active(now).map(Some).ok_or_else(|| DeliveryError::unreachable(text))
 }
 
 /// Whether the answer is the receiver's own, to this very request (S11).
@@ -136,7 +142,7 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> DeliveryErro
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }

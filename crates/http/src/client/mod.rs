@@ -2,6 +2,7 @@
 
 mod connect;
 mod exchange;
+mod plain;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
 use twobox_core::signing::Keyring;
 use twobox_core::system::SystemClock;
-use twobox_core::{Clock, Destination, Message, Result};
+use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Message, Result};
+
+pub use self::plain::{Call, HttpClient, Reply};
 
 use self::connect::Connector;
 use crate::RECEIVE_BATCH;
@@ -58,7 +61,7 @@ impl Default for ClientLimits {
 #[derive(Clone)]
 pub struct Http {
     url: BaseUrl,
-    keyring: Option<Arc<Keyring>>,
+    keyring: Option<Live<Keyring>>,
     limits: ClientLimits,
     clock: Arc<dyn Clock>,
     connector: Connector,
@@ -87,9 +90,9 @@ impl Http {
     fn new(url: &str, keyring: Option<Keyring>) -> Result<Self> {
         let url = BaseUrl::new(url)?;
         let limits = ClientLimits::default();
-        let connector = Connector::new(&url, limits.connect_timeout);
+        let connector = Connector::new(url.is_https(), limits.connect_timeout);
         let client = client(&connector, &limits);
-        let (keyring, clock) = (keyring.map(Arc::new), Arc::new(SystemClock::default()));
+        let (keyring, clock) = (keyring.map(Live::new), Arc::new(SystemClock::default()));
         Ok(Self { url, keyring, limits, clock, connector, client })
     }
 
@@ -100,6 +103,19 @@ impl Http {
         self.client = client(&self.connector, &limits);
         self.limits = limits;
         self
+    }
+
+    /// Exchanges the keys of this transport and its clones while they are in use. A request that is on its way ends
+    /// with the key it was signed with. Give the receiver a new key first.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](ErrorKind::Misconfigured) if the transport is unsigned.
+    pub fn replace_keys(&self, keyring: Keyring) -> Result<()> {
+        let unsigned = "the transport is unsigned, so it has no keys to replace";
+        self.keyring
+            .as_ref()
+            .map(|live| live.set(keyring))
+            .ok_or_else(|| Error::new(ErrorKind::Misconfigured, unsigned))
     }
 
     /// Where the time in signatures comes from. Default: the machine.

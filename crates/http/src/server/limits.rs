@@ -79,7 +79,10 @@ impl ServerLimits {
     }
 
     /// Refuses limits under which nothing could ever be received (S10).
-    pub(super) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Misconfigured`](ErrorKind::Misconfigured), naming the limits and the remedy.
+    pub fn check(&self) -> Result<()> {
         let problem = if self.connections_max == 0 || self.peer_connections_max == 0 || self.requests_max == 0
         {
             "connections_max, peer_connections_max and requests_max must be at least 1"

@@ -19,7 +19,7 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Listen, Receive};
 use twobox_core::signing::Keyrings;
 use twobox_core::system::SystemClock;
-use twobox_core::{Clock, Destination, Error, ErrorKind, Result};
+use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Result};
 
 pub use self::limits::ServerLimits;
 
@@ -29,7 +29,7 @@ pub struct HttpServer {
     /// Taken by whoever serves, so that nothing listens any more once that has ended.
     listener: Arc<Mutex<Option<TcpListener>>>,
     address: SocketAddr,
-    keyrings: Option<Arc<Keyrings>>,
+    keyrings: Option<Live<Keyrings>>,
     names: Vec<Destination>,
     limits: ServerLimits,
     clock: Arc<dyn Clock>,
@@ -43,7 +43,7 @@ impl HttpServer {
     /// # Errors
     /// [`Unavailable`](ErrorKind::Unavailable) if the address cannot be bound.
     pub async fn signed(address: impl ToSocketAddrs, keyrings: Keyrings) -> Result<Self> {
-        Self::bind(address, Some(Arc::new(keyrings))).await
+        Self::bind(address, Some(Live::new(keyrings))).await
     }
 
     /// A server that believes everybody. Whoever can reach it can send in any name: only for hosts and networks that
@@ -55,7 +55,7 @@ impl HttpServer {
         Self::bind(address, None).await
     }
 
-    async fn bind(address: impl ToSocketAddrs, keyrings: Option<Arc<Keyrings>>) -> Result<Self> {
+    async fn bind(address: impl ToSocketAddrs, keyrings: Option<Live<Keyrings>>) -> Result<Self> {
         let failed = |error| Error::new(ErrorKind::Unavailable, "cannot bind the address").with_source(error);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -69,6 +69,19 @@ impl HttpServer {
             #[cfg(feature = "tls")]
             tls: None,
         })
+    }
+
+    /// Exchanges the keys of this server and its clones while it serves. A request that is being answered ends with the
+    /// keys it began with.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](ErrorKind::Misconfigured) if the server is unsigned.
+    pub fn replace_keys(&self, keyrings: Keyrings) -> Result<()> {
+        let unsigned = "the server is unsigned, so it has no keys to replace";
+        self.keyrings
+            .as_ref()
+            .map(|live| live.set(keyrings))
+            .ok_or_else(|| Error::new(ErrorKind::Misconfigured, unsigned))
     }
 
     /// Where it listens.

@@ -12,9 +12,9 @@ use hyper::{HeaderMap, Method, Request};
 use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::clock::BoxFuture;
 use twobox_core::ports::Answer;
-use twobox_core::signing::Refused;
+use twobox_core::signing::{Keyrings, Refused};
 use twobox_core::wire::{self, Asker, Parsed, Probe, header};
-use twobox_core::{Destination, Error, Message, crash_point};
+use twobox_core::{Destination, Error, Live, Message, crash_point};
 
 use super::Service;
 use super::body::Read;
@@ -102,7 +102,8 @@ impl Service {
 
     async fn one(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
-        let asker = self.authenticate(&parsed)?;
+        let keyrings = self.keyrings();
+        let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
         let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
@@ -127,7 +128,8 @@ impl Service {
         // One bad envelope spoils the request: it cannot be authentic, so nothing may be said about it.
         let parsed: Vec<Parsed> =
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
-        let asker = self.authenticate(&parsed)?;
+        let keyrings = self.keyrings();
+        let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
         let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
@@ -137,18 +139,27 @@ impl Service {
     /// Says that somebody is there, signed, without any effect.
     fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
         let reply = Reply::to_batch([]);
-        let Some(keyrings) = &self.server.keyrings else { return Ok(reply) };
+        let Some(keyrings) = self.keyrings() else { return Ok(reply) };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
-        let asker = Asker::of_probe(keyrings, probe, self.server.clock.now()).map_err(refused)?;
+        let asker = Asker::of_probe(&keyrings, probe, self.server.clock.now()).map_err(refused)?;
         self.check_destination(asker.destination())?;
         Ok(reply.signed(&asker))
     }
 
+    /// The keys as they are now: one request is judged and answered with the same ones.
+    fn keyrings(&self) -> Option<Arc<Keyrings>> {
+        self.server.keyrings.as_ref().map(Live::get)
+    }
+
     /// Who sent these messages: all of them the same sender, with the same key, to us.
-    fn authenticate(&self, parsed: &[Parsed]) -> Result<Asker<'_>, Refusal> {
+    fn authenticate<'k>(
+        &self,
+        keyrings: Option<&'k Keyrings>,
+        parsed: &[Parsed],
+    ) -> Result<Asker<'k>, Refusal> {
         let Some(first) = parsed.first() else { return Err(Why::Malformed.because("no message")) };
-        let asker = match &self.server.keyrings {
+        let asker = match keyrings {
             Some(keyrings) => Asker::of(keyrings, parsed, self.server.clock.now()).map_err(refused)?,
             None => Asker::unsigned(first),
         };

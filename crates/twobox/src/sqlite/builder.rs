@@ -31,6 +31,7 @@ pub struct Builder {
     default_transport: Option<Arc<dyn Transport>>,
     pub(super) routes: Vec<(String, RouteOf)>,
     pub(super) topics: Vec<(String, HandlingOf)>,
+    pub(super) default_topic: Option<HandlingOf>,
     pub(super) claims: Claims,
     retry: Option<Policy>,
     worker: WorkerOptions,
@@ -67,6 +68,7 @@ impl Builder {
             default_transport: None,
             routes: Vec::new(),
             topics: Vec::new(),
+            default_topic: None,
             claims: Claims { is_on: true, on_error: OnError::default(), consumer: None },
             retry: None,
             worker: WorkerOptions::default(),
@@ -246,6 +248,10 @@ impl Builder {
             receiver = receiver.route(topic.clone(), Route::Queued)?;
             topics.push((topic, handling(&outbox)));
         }
+        let default_topic = self.default_topic.map(|handling| handling(&outbox));
+        if default_topic.is_some() {
+            receiver = receiver.default_route(Route::Queued);
+        }
         let inbox = Inbox::new(self.db.clone(), source.clone(), queue.clone(), self.payload_bytes_max);
         self.listeners.iter().try_for_each(|listener| listener.check())?;
         let mut destinations = Vec::with_capacity(self.destinations.len());
@@ -259,6 +265,7 @@ impl Builder {
             inbox,
             queue,
             topics,
+            default_topic,
             worker: self.worker,
             receiver: receiver.build(),
             listeners: self.listeners,

@@ -86,6 +86,20 @@ impl Builder {
         self
     }
 
+    /// Handles messages of all topics that have no handler of their own, later and outside of the database, as they
+    /// are. Without it, such messages are refused as unknown.
+    pub fn handle_others_external_raw<P>(
+        mut self,
+        handler: impl Fn(WorkContext) -> P + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Future<Output = HandlerResult<Response>> + Send + 'static,
+    {
+        self.default_topic =
+            Some(Box::new(move |_| Handling::External(Arc::new(move |context| Box::pin(handler(context))))));
+        self
+    }
+
     /// Handles messages of type `T` outside of the database while the sender waits, claimed first: of many deliveries
     /// of a message, one runs. When the handler fails, the claim is kept and the message is a dead letter (at most
     /// once), unless [`claims_on_error`](Self::claims_on_error) says otherwise.

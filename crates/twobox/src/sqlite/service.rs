@@ -23,6 +23,7 @@ pub struct Twobox {
     pub(super) inbox: Inbox,
     pub(super) queue: Queue,
     pub(super) topics: Vec<(Endpoint, Handling<SqliteHandler>)>,
+    pub(super) default_topic: Option<Handling<SqliteHandler>>,
     pub(super) worker: WorkerOptions,
     pub(super) receiver: Receiver<Sqlite>,
     pub(super) listeners: Vec<Arc<dyn Listen>>,
@@ -112,8 +113,12 @@ impl Twobox {
         for (topic, handling) in &self.topics {
             worker = worker.topic(topic.clone(), handling.clone())?;
         }
+        if let Some(handling) = &self.default_topic {
+            worker = worker.default_topic(handling.clone());
+        }
+        let any = !self.topics.is_empty() || self.default_topic.is_some();
         let worker = worker.build()?;
-        Ok((!self.topics.is_empty()).then_some(worker))
+        Ok(any.then_some(worker))
     }
 }
 

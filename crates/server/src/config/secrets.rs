@@ -1,0 +1,139 @@
+//! All secrets of a node: the keys it shares with its peers, and the tokens of its operators.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use twobox::signing::{Key, KeyId, Keyring, Keyrings, SecretKey};
+use twobox_core::Source;
+
+use super::keys::{self, Config};
+use super::load::{Fault, Loaded};
+use super::secret::Secret;
+use crate::node::Tokens;
+
+/// The fewest bytes of a token: it is guessed over the network, by anybody who reaches the port.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// What a node signs, verifies and lets in with.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    /// By destination; those that are unsigned have none.
+    pub(crate) destinations: BTreeMap<String, Keyring>,
+    pub(crate) sources: Keyrings,
+    pub(crate) tokens: Tokens,
+}
+
+impl Config {
+    /// Variables that hold secrets: known, whatever they are called.
+    pub(super) fn secret_variables(&self) -> Vec<&str> {
+        let keys = self.destinations.values().flat_map(|destination| &destination.keys);
+        let keys = keys.chain(self.sources.values().flat_map(|source| &source.keys));
+        let tokens = [&self.admin.read_token_env, &self.admin.write_token_env];
+        keys.map(|key| &*key.secret_env).chain(tokens.map(String::as_str)).collect()
+    }
+}
+
+impl Secrets {
+    /// Reads all of them; every mistake is found.
+    pub(crate) fn read(loaded: &Loaded) -> Result<Self, Vec<Fault>> {
+        let mut reading = Reading { loaded, faults: Vec::new() };
+        let secrets = Self {
+            destinations: reading.destinations(),
+            sources: reading.sources(),
+            tokens: reading.tokens(),
+        };
+        if reading.faults.is_empty() { Ok(secrets) } else { Err(reading.faults) }
+    }
+}
+
+struct Reading<'a> {
+    loaded: &'a Loaded,
+    faults: Vec<Fault>,
+}
+
+impl Reading<'_> {
+    fn destinations(&mut self) -> BTreeMap<String, Keyring> {
+        let destinations = self.loaded.config.destinations.iter();
+        let signed = destinations.filter(|(_, destination)| !destination.unsigned);
+        signed
+            .filter_map(|(name, destination)| {
+                let path = format!("destinations.{name}");
+                Some((name.clone(), self.keyring(&path, &destination.keys)?))
+            })
+            .collect()
+    }
+
+    fn sources(&mut self) -> Keyrings {
+        let mut keyrings = Keyrings::new();
+        for (name, source) in &self.loaded.config.sources {
+            let path = format!("sources.{name}");
+            let Some(keyring) = self.keyring(&path, &source.keys) else { continue };
+            let inserted = Source::new(name).and_then(|source| keyrings.insert(&source, keyring));
+            if let Err(error) = inserted {
+                self.blame(&path, error.to_string());
+            }
+        }
+        keyrings
+    }
+
+    fn keyring(&mut self, path: &str, keys: &[keys::Key]) -> Option<Keyring> {
+        let keys: Vec<Option<Key>> = keys
+            .iter()
+            .enumerate()
+            .map(|(place, key)| {
+                let path = format!("{path}.keys.{place}");
+                Self::key(key).map_err(|text| self.blame(&path, text)).ok()
+            })
+            .collect();
+        let keys: Option<Vec<Key>> = keys.into_iter().collect();
+        let keyring = Keyring::new(keys?);
+        keyring.map_err(|error| self.blame(&format!("{path}.keys"), error.to_string())).ok()
+    }
+
+    fn key(key: &keys::Key) -> Result<Key, String> {
+        let id = KeyId::new(&key.id).map_err(|error| error.to_string())?;
+        let secret = Secret::read(&key.secret_env, key.secret_file.as_deref())?;
+        let secret = secret.ok_or_else(|| {
+            format!("key {id} has no secret: name a variable with secret_env or a file with secret_file")
+        })?;
+        let secret = SecretKey::new(secret.bytes()).map_err(|error| error.to_string())?;
+        let mut made = Key::new(id, secret);
+        if let Some(first) = key.not_before {
+            made = made.not_before(first);
+        }
+        if let Some(last) = key.not_after {
+            made = made.not_after(last);
+        }
+        Ok(made)
+    }
+
+    fn tokens(&mut self) -> Tokens {
+        let admin = &self.loaded.config.admin;
+        Tokens {
+            read: self.token("read", &admin.read_token_env, admin.read_token_file.as_deref()),
+            write: self.token("write", &admin.write_token_env, admin.write_token_file.as_deref()),
+        }
+    }
+
+    fn token(&mut self, scope: &str, variable: &str, file: Option<&Path>) -> Vec<Secret> {
+        let kind = if file.is_some() { "file" } else { "env" };
+        let path = format!("admin.{scope}_token_{kind}");
+        match Secret::read(variable, file) {
+            Ok(Some(token)) if token.bytes().len() < TOKEN_BYTES_MIN => {
+                let text =
+                    format!("the token is shorter than {TOKEN_BYTES_MIN} characters: choose one at random");
+                self.blame(&path, text);
+                Vec::new()
+            }
+            Ok(token) => token.into_iter().collect(),
+            Err(text) => {
+                self.blame(&path, text);
+                Vec::new()
+            }
+        }
+    }
+
+    fn blame(&mut self, path: &str, text: String) {
+        self.faults.push(self.loaded.fault(path, text));
+    }
+}
