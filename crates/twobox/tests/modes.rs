@@ -322,3 +322,28 @@ async fn ibx_019_ibx_030_the_queue_can_be_worked_by_hand() {
     assert!(inbox.dead_letters(&WorkFilter::default(), None, 10).await.unwrap().is_empty());
     assert_eq!(state("b").await.0, InboxStatus::Dead, "it is still recognised");
 }
+
+/// Topics without a handler of their own are for whoever takes the others; without it they are unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn adr_04_other_topics_have_a_handler_too() {
+    let (_directory, db) = database().await;
+    let nobody = Twobox::builder("billing", &db).build().unwrap();
+    let message = order(&db, 7);
+    assert!(matches!(receive(&nobody, &message).await, Answer::UnknownEndpoint));
+
+    let topics = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&topics);
+    let billing = Twobox::builder("billing", &db)
+        .handle_external_raw("Refund", |_| async { Err(Refusal::reject("not this one")) })
+        .handle_others_external_raw(move |context| {
+            noted.lock().unwrap().push(context.message.endpoint.to_string());
+            async { Ok(twobox::Response::empty()) }
+        })
+        .build()
+        .unwrap();
+    let running = billing.start();
+    assert!(matches!(receive(&billing, &message).await, Answer::Done(_)));
+    until_done(&billing, &key(&message)).await;
+    assert_eq!(*topics.lock().unwrap(), ["Order"]);
+    running.shutdown().await;
+}

@@ -7,6 +7,8 @@ mod destinations;
 mod fake;
 mod foreign;
 mod hostile;
+mod keys;
+mod plain;
 mod post;
 mod raw;
 mod signing;

@@ -1,9 +1,10 @@
 //! The configuration checked as a whole (S10): every fault names the settings, where they stand, and the remedy.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use tracing_subscriber::filter::Targets;
-use twobox::{Destination, Endpoint, Error, Http, Source, TlsIdentity, TlsRoots};
+use twobox::{Destination, Endpoint, Error, ErrorKind, Http, Source, TlsIdentity, TlsRoots};
 
 use super::keys::entries;
 use super::load::{Fault, Loaded};
@@ -226,14 +227,15 @@ impl Check<'_> {
                  admin.listen = \"\" to do without the interface",
             );
         }
-        if admin.listen.is_some() && admin.listen == self.loaded.config.receive.listen {
+        let is_taken =
+            |listen: &SocketAddr| Some(*listen) == self.loaded.config.receive.listen && listen.port() != 0;
+        if admin.listen.as_ref().is_some_and(is_taken) {
             self.blame("admin.listen", "is the same address as receive.listen: change one of the two");
         }
         if admin.connections_max == 0 || admin.requests_max == 0 || admin.request_timeout.is_zero() {
-            self.blame(
-                "admin",
-                "connections_max, requests_max and request_timeout must be more than nothing, or no request gets through",
-            );
+            let text = "connections_max, requests_max and request_timeout must be more than nothing, or no request \
+                        gets through";
+            self.part(&["admin"], Err(Error::new(ErrorKind::Misconfigured, text)));
         }
     }
 

@@ -28,7 +28,7 @@ const OTHERS: [&str; 6] = [
 ];
 
 /// Where a value comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     #[default]
     Default,

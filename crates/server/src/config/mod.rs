@@ -87,7 +87,10 @@ pub(crate) struct Faults(pub(crate) Vec<Fault>);
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the configuration cannot be used")?;
-        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+        // In the order of the file, however they were found.
+        let mut faults: Vec<&Fault> = self.0.iter().collect();
+        faults.sort_by_key(|fault| &fault.origin);
+        faults.into_iter().try_for_each(|fault| write!(f, "\n  {fault}"))
     }
 }
 

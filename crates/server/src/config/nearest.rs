@@ -1,13 +1,18 @@
 //! What somebody who made a mistake may have meant.
 
-/// `: did you mean …?` with the nearest of the known names, or nothing if none is near.
+/// Most names that are listed when none is near.
+const LISTED_MAX: usize = 8;
+
+/// What to do about an unknown name: `: did you mean …?` with the nearest of the known ones, or where to find them.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let best = known.into_iter().map(|known| (distance(name, known), known)).min();
+    let known: Vec<&str> = known.into_iter().collect();
+    let best = known.iter().map(|known| (distance(name, known), known)).min();
     match best {
         Some((distance, known)) if distance <= 1 + name.chars().count() / 3 => {
             format!(": did you mean {known}?")
         }
-        _ => String::new(),
+        _ if known.len() <= LISTED_MAX => format!(": there are {}", known.join(", ")),
+        _ => ": `twobox config print --default` shows all there are".into(),
     }
 }
 
@@ -32,10 +37,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
+    fn the_nearest_name_is_suggested_or_where_to_find_them() {
         let known = ["retries_max", "retry_max", "ttl"];
         assert_eq!(nearest("retrie_max", known), ": did you mean retries_max?");
-        assert_eq!(nearest("colour", known), "");
+        assert_eq!(nearest("colour", known), ": there are retries_max, retry_max, ttl");
+        assert_eq!(nearest("colour", ["ttl"; 9]), ": `twobox config print --default` shows all there are");
         assert_eq!((distance("", "abc"), distance("abc", "abd"), distance("kitten", "sitting")), (3, 1, 3));
     }
 }

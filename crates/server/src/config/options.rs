@@ -71,11 +71,14 @@ impl Config {
     }
 
     pub(crate) fn worker_options(&self) -> WorkerOptions {
+        let default = WorkerOptions::default();
         WorkerOptions {
             lease: self.handler.lease,
+            // What a process that was killed had in hand is handed over again soon after its lease is over.
+            reap_interval: default.reap_interval.min(self.handler.lease),
             concurrency: self.handler.concurrency,
             shutdown_timeout: self.part_stop_timeout(),
-            ..WorkerOptions::default()
+            ..default
         }
     }
 

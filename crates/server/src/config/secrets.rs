@@ -76,7 +76,11 @@ impl Reading<'_> {
         keyrings
     }
 
+    /// The keys shared with one peer; `None` if there are none, which the check of the whole blames, or bad ones.
     fn keyring(&mut self, path: &str, keys: &[keys::Key]) -> Option<Keyring> {
+        if keys.is_empty() {
+            return None;
+        }
         let keys: Vec<Option<Key>> = keys
             .iter()
             .enumerate()

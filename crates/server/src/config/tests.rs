@@ -66,7 +66,7 @@ fn rf_24_the_examples_of_the_documented_file_name_every_key_of_their_tables() {
 }
 
 #[test]
-fn rf_24_every_key_has_a_comment_and_a_variable_of_its_own() {
+fn rf_06_every_key_has_a_variable_of_its_own() {
     let variables: BTreeSet<String> = entries().iter().map(Entry::variable).collect();
     assert_eq!(variables.len(), entries().len());
     assert!(variables.contains("TWOBOX_OUTBOX_RETRIES_MAX"));

@@ -1,0 +1,9 @@
+//! `twobox serve`: real processes, and a program of the user's that they hand messages to.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod delivery;
+mod kills;
+mod program;
+mod signals;
+mod tls;
+mod world;
