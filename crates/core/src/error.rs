@@ -85,14 +85,21 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::CommitUnknown)
     }
 
-    /// The text with all causes, on one line, for a place that stores only text.
+    /// The text with all causes, for a place that stores only text. See [`one_line`] for the log.
     #[must_use]
     pub fn chain(&self) -> String {
         chain(self)
     }
 }
 
-/// The text of an error with all its causes, on one line.
+/// The text of an error with all its causes, cut to what is kept and free of anything that could forge a line: for the
+/// log, whose words may come from far away.
+#[must_use]
+pub fn one_line(error: &dyn StdError) -> String {
+    crate::handler::shorten(&chain(error))
+}
+
+/// The text of an error with all its causes, in the order of cause.
 #[must_use]
 pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();

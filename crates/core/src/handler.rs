@@ -64,10 +64,18 @@ impl Refusal {
     }
 }
 
-/// Cuts an error text to what is kept, with control characters replaced so that it stays one line.
+/// Cuts an error text to what is kept, with everything replaced that is not seen but acts: control characters, line
+/// separators and changes of direction, so that it stays one line and reads as what it is.
 #[must_use]
 pub fn shorten(text: &str) -> String {
-    text.chars().take(ERROR_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(ERROR_CHARS_MAX).map(|c| if is_hidden(c) { ' ' } else { c }).collect()
+}
+
+fn is_hidden(c: char) -> bool {
+    let separates = ('\u{2028}'..='\u{2029}').contains(&c);
+    let turns =
+        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || separates || turns
 }
 
 impl<E: std::error::Error> From<E> for Refusal {
@@ -122,5 +130,13 @@ mod tests {
         let refusal = Refusal::reject("x\n".repeat(1_000));
         assert_eq!(refusal.error().chars().count(), ERROR_CHARS_MAX);
         assert!(!refusal.error().contains('\n'));
+    }
+
+    #[test]
+    fn s17_error_texts_cannot_forge_a_line() {
+        let forged = "no\r\n2026 INFO all is well\u{1b}[2K\u{85}a\u{2028}b\u{202e}c\u{2066}d\u{7f}";
+        let text = shorten(forged);
+        assert!(text.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{text:?}");
+        assert!(text.contains("all is well"), "what can be read is kept: {text}");
     }
 }

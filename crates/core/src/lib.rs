@@ -12,6 +12,8 @@
 //! | [`retry`] | back-off with jitter |
 //! | [`wire`] | the JSON envelope and its limits |
 //! | [`signing`] | the canonical string, keys, signatures of requests and answers |
+//! | [`meters`] | figures for operators: counters, gauges, histograms |
+//! | [`panics`] | keeps the messages of handlers' panics out of the log |
 //! | [`ports`] | what a store, a transport and a clock must do |
 //! | [`config`] | checks that need more than one setting to be wrong |
 
@@ -24,8 +26,10 @@ pub mod id;
 pub mod lifecycle;
 mod live;
 pub mod message;
+pub mod meters;
 pub mod mutant;
 pub mod name;
+pub mod panics;
 pub mod ports;
 pub mod retry;
 pub mod signing;
@@ -36,7 +40,7 @@ pub mod time;
 pub mod wire;
 
 pub use crate::clock::{Clock, Random};
-pub use crate::error::{BoxError, Error, ErrorKind, Result, chain};
+pub use crate::error::{BoxError, Error, ErrorKind, Result, chain, one_line};
 pub use crate::handler::{HandlerResult, OrRefuse, Refusal};
 pub use crate::live::Live;
 pub use crate::message::{Headers, Message, MessageType, NewMessage, Payload, Response};
