@@ -1,11 +1,13 @@
 //! The moving parts of Twobox: relay, receiver, worker, sweeper, the in-process transport, what replays dead letters,
-//! and what writes down what operators do.
+//! what writes down what operators do, and what shows figures.
 //!
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
 
 mod audit;
+mod events;
 mod in_process;
+pub mod prometheus;
 pub mod receiver;
 pub mod relay;
 pub mod replay;

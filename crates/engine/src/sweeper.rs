@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{SweepPlan, SweepStore};
+use twobox_core::meters::{Meters, SweptRows};
+use twobox_core::one_line;
+use twobox_core::ports::{SweepPlan, SweepStore, Swept};
 
 use crate::{Shutdown, Timer};
 
@@ -16,6 +18,7 @@ pub struct Sweeper<S> {
     plan: SweepPlan,
     interval: Duration,
     pause: Duration,
+    meters: Arc<Meters>,
 }
 
 impl<S: SweepStore> Sweeper<S> {
@@ -27,6 +30,7 @@ impl<S: SweepStore> Sweeper<S> {
             plan: SweepPlan::default(),
             interval: Duration::from_secs(300),
             pause: Duration::from_millis(20),
+            meters: Arc::default(),
         }
     }
 
@@ -48,14 +52,31 @@ impl<S: SweepStore> Sweeper<S> {
         self
     }
 
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.meters = meters;
+        self
+    }
+
+    fn count(&self, swept: &Swept) {
+        let of = &self.meters.sweeper.swept;
+        of.add(SweptRows::Log, swept.trimmed);
+        of.add(SweptRows::Inbox, swept.purged);
+        of.add(SweptRows::OnceKeys, swept.once_keys);
+        of.add(SweptRows::Audit, swept.audit_rows);
+    }
+
     /// Sweeps until asked to stop. A sweep that fails is logged and tried again at the next interval.
     pub async fn run(self, mut shutdown: Shutdown) {
         while !shutdown.is_requested() {
-            let wait = match self.store.sweep(&self.plan).await {
+            let swept = self.store.sweep(&self.plan).await;
+            swept.iter().for_each(|swept| self.count(swept));
+            let wait = match swept {
                 Ok(swept) if swept.more => self.pause,
                 Ok(_) => self.interval,
                 Err(error) => {
-                    tracing::warn!(error = %error.chain(), "cannot sweep");
+                    self.meters.sweeper.failed.one();
+                    tracing::warn!(error = one_line(&error), "cannot sweep");
                     self.interval
                 }
             };

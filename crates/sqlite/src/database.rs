@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
+use twobox_core::meters::Meters;
 use twobox_core::{Clock, Error, ErrorKind, Random, Result, crash_point, mutant};
 
 use crate::connection::Opener;
@@ -64,6 +65,7 @@ impl SqliteBuilder {
         // One file, one clock: the writer's. Monotonic times of two clocks cannot be compared.
         options.clock = Arc::clone(&database.shared.options.clock);
         options.random = Arc::clone(&database.shared.options.random);
+        options.meters = Arc::clone(&database.shared.options.meters);
         let options = Arc::new(options);
         let state = database.shared.box_state(&options.prefix);
         let found = database
@@ -249,6 +251,13 @@ impl Sqlite {
     #[must_use]
     pub fn random(&self) -> Arc<dyn Random> {
         Arc::clone(&self.options.random)
+    }
+
+    /// The figures of this database, also for whatever else runs in the same node. All handles to a file share those of
+    /// the one that was opened first.
+    #[must_use]
+    pub fn meters(&self) -> Arc<Meters> {
+        Arc::clone(&self.options.meters)
     }
 
     /// Where the file is.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use twobox_core::meters::Meters;
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Random};
 
@@ -50,6 +51,7 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) meters: Arc<Meters>,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             ttl: Duration::from_secs(24 * 3600),
             clock: Arc::new(SystemClock::default()),
             random: Arc::new(SystemRandom::default()),
+            meters: Arc::default(),
         }
     }
 }
@@ -133,6 +136,8 @@ impl SqliteBuilder {
         clock: Arc<dyn Clock>;
         /// Where chance comes from. Default: the operating system.
         random: Arc<dyn Random>;
+        /// Where it counts. Default: figures of its own, see [`Sqlite::meters`](crate::Sqlite::meters).
+        meters: Arc<Meters>;
     }
 
     /// Name of the SQLite VFS to use. Default: the operating system's. With another one, the checks for a

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::types::FromSql;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, RowIndex};
+use twobox_core::meters::MESSAGES;
 use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Source, mutant};
 
 use crate::error::{is_trouble, wrap};
@@ -32,6 +33,7 @@ impl News {
     pub(crate) fn publish(self) -> bool {
         match self {
             Self::InLog { log, generation, appended } => {
+                tell_enqueued(&appended.1);
                 log.recent.push(generation, appended);
                 false // the log's own end says so
             }
@@ -45,6 +47,18 @@ impl News {
             }
         }
     }
+}
+
+/// Says that a message is in the log for good.
+fn tell_enqueued(message: &Message) {
+    tracing::info!(
+        target: MESSAGES,
+        source = message.source.as_str(),
+        destination = message.destination.as_str(),
+        endpoint = message.endpoint.as_str(),
+        message_id = message.id.as_str(),
+        "enqueued"
+    );
 }
 
 /// A transaction on the writer. It commits when the closure it was given to returns `Ok`, together with its

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::Result;
+use twobox_core::{Result, one_line};
 
 use crate::error::wrap;
 use crate::shared::Shared;
@@ -48,7 +48,7 @@ pub(crate) fn open_bell(path: &Path) -> Option<File> {
         .write(true)
         .open(&path)
         .inspect_err(|error| {
-            tracing::debug!(path = %path.display(), %error, "no doorbell");
+            tracing::debug!(path = path.display().to_string(), error = one_line(&error), "no doorbell");
         })
         .ok()
 }
@@ -60,7 +60,7 @@ pub(crate) fn ring(bell: &File) {
     #[cfg(not(unix))]
     let rung = std::io::Seek::rewind(&mut &*bell).and_then(|()| std::io::Write::write_all(&mut &*bell, &[1]));
     if let Err(error) = rung {
-        tracing::debug!(%error, "cannot ring the doorbell");
+        tracing::debug!(error = one_line(&error), "cannot ring the doorbell");
     }
 }
 
@@ -140,7 +140,7 @@ impl Watcher {
                     std::thread::park_timeout(BLIND);
                 }
             })
-            .inspect_err(|error| tracing::warn!(%error, "cannot watch the database file"))
+            .inspect_err(|error| tracing::warn!(error = one_line(error), "cannot watch the database file"))
             .ok()?;
         Some(Self { stopped, thread: Some(thread) })
     }
@@ -151,7 +151,7 @@ impl Watcher {
     /// Watches by inotify.
     pub(crate) fn spawn(shared: Arc<Shared>) -> Option<Self> {
         Self::try_spawn(shared)
-            .inspect_err(|error| tracing::warn!(%error, "cannot watch the database file"))
+            .inspect_err(|error| tracing::warn!(error = one_line(error), "cannot watch the database file"))
             .ok()
     }
 
@@ -179,6 +179,8 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
+    use twobox_core::one_line;
+
     use super::{AFTER_EVENT, BLIND, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
 
     /// What the watcher sleeps on.
@@ -192,8 +194,9 @@ mod linux {
     impl Eyes {
         pub(super) fn new(path: &Path, stop: UnixStream) -> Self {
             let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
-            let inotify =
-                inotify.inspect_err(|error| tracing::warn!(%error, "no inotify; looking instead")).ok();
+            let inotify = inotify
+                .inspect_err(|error| tracing::warn!(error = one_line(error), "no inotify; looking instead"))
+                .ok();
             let eyes = Self { inotify, paths: [beside(path, "-wal"), beside(path, "-bell")], stop };
             eyes.watch();
             eyes

@@ -109,7 +109,9 @@ mod sqlite;
 pub use twobox_core::config::Timing;
 pub use twobox_core::handler::{HandlerResult, OrRefuse, Refusal};
 pub use twobox_core::lifecycle::Reason;
+pub use twobox_core::meters::{self, Meters};
 pub use twobox_core::name::OnceKey;
+pub use twobox_core::panics::withhold_messages as withhold_panic_messages;
 pub use twobox_core::ports::{
     Answer, BlockedKey, Claimed, ContentHash, DeadLetter, DeadLetterFilter, DeadLetterPage, DeadWork,
     DeliveryError, Enqueued, HeadPolicy, InboxStatus, LaneStatus, Link, Listen, MessageKey, Noticed,
@@ -124,7 +126,7 @@ pub use twobox_core::{
 pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
-pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, replay};
+pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, prometheus, replay};
 #[cfg(feature = "http")]
 pub use twobox_http::{Call, ClientLimits, Http, HttpClient, HttpServer, Reply, ServerLimits};
 #[cfg(feature = "tls")]

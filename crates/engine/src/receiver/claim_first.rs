@@ -9,7 +9,7 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{
     ClaimFirst, ClaimOutcome, ClaimToken, ContentHash, DedupStore, InboxStore, MessageKey,
 };
-use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant};
+use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant, panics};
 
 use super::{Prepare, Route};
 use crate::sync::spawn;
@@ -72,14 +72,14 @@ impl<S: InboxStore + DedupStore> Claims<S> {
         };
         crash_point!("claim.before-handler");
         let handler = Arc::clone(&self.handler);
-        let outcome = spawn(async move { handler(message).await }).await;
+        let outcome = spawn(panics::handling(async move { handler(message).await })).await;
         crash_point!("claim.handled");
         let outcome = outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
         let noted = self.store.settle_claim(&self.consumer, &key, token, &self.meaning(&outcome)).await?;
         crash_point!("claim.noted");
         if !noted {
-            let MessageKey { source, id } = &key;
-            tracing::warn!(%source, message_id = %id, "a claim was released while its message was being handled");
+            let (source, message_id) = (key.source.as_str(), key.id.as_str());
+            tracing::warn!(source, message_id, "a claim was released while its message was being handled");
         }
         outcome.map(S::answering)
     }

@@ -1,6 +1,7 @@
 //! The receiver: routes messages to handlers and lets the inbox make their effects happen once.
 
 mod claim_first;
+mod figures;
 mod in_flight;
 mod wave;
 
@@ -9,7 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
 use twobox_core::clock::BoxFuture;
+use twobox_core::meters::{InboxMeters, Meters};
 use twobox_core::ports::{Answer, InboxStore, KeyGate, Receive};
 use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result, crash_point};
 
@@ -60,6 +63,7 @@ struct Inner<S: InboxStore> {
     in_flight: InFlight,
     timer: Arc<dyn Timer>,
     prepare_max: usize,
+    meters: Arc<InboxMeters>,
 }
 
 impl<S: InboxStore> Inner<S> {
@@ -84,6 +88,7 @@ impl<S: InboxStore> Receiver<S> {
             in_flight: InFlight::default(),
             timer,
             prepare_max: 16,
+            meters: Arc::default(),
         })
     }
 
@@ -99,26 +104,36 @@ impl<S: InboxStore> Receiver<S> {
     pub async fn receive(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
         let this = self.clone();
         // In a task of its own: a caller that hangs up must not make us forget what is being handled (S7).
-        let task = spawn(async move { this.receive_all(messages, budget).await });
+        let span =
+            tracing::debug_span!("receive", consumer = self.0.consumer.as_str(), messages = messages.len());
+        let task = spawn(async move { this.receive_all(messages, budget).await }.instrument(span));
         task.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the receiver failed"))?
     }
 
     async fn receive_all(&self, messages: Vec<Arc<Message>>, budget: Duration) -> Result<Vec<Answer>> {
+        let start = self.0.timer.monotonic();
+        let answers = self.answer_all(&messages, budget).await;
+        let took = self.0.timer.monotonic().saturating_sub(start);
+        figures::tell(&self.0, &messages, &answers, took);
+        answers
+    }
+
+    async fn answer_all(&self, messages: &[Arc<Message>], budget: Duration) -> Result<Vec<Answer>> {
         let deadline = self.0.timer.monotonic().saturating_add(budget);
         let patience = deadline.min(self.0.timer.monotonic().saturating_add(IN_FLIGHT_WAIT.min(budget / 2)));
         let mut answers: Vec<Option<Answer>> = vec![None; messages.len()];
         let mut pending: Vec<usize> = (0..messages.len()).collect();
         let mut gate = KeyGate::default();
         while !pending.is_empty() {
-            let wave = Wave::form(&self.0, &messages, &pending, &mut gate, &mut answers);
+            let wave = Wave::form(&self.0, messages, &pending, &mut gate, &mut answers);
             if wave.is_empty() {
-                if !self.await_others(&messages, &wave.later, patience).await {
-                    answer_in_progress(&messages, &wave.later, &mut gate, &mut answers);
+                if !self.await_others(messages, &wave.later, patience).await {
+                    answer_in_progress(messages, &wave.later, &mut gate, &mut answers);
                     break;
                 }
             } else {
                 crash_point!("receiver.in-flight");
-                self.run_wave(&wave, &messages, deadline, budget, &mut gate, &mut answers).await?;
+                self.run_wave(&wave, messages, deadline, budget, &mut gate, &mut answers).await?;
             }
             pending = wave.later;
         }
@@ -219,6 +234,12 @@ impl<S: InboxStore> ReceiverBuilder<S> {
     /// Most first halves of handlers that run at once per request. Default 16.
     pub fn prepare_max(mut self, prepare_max: usize) -> Self {
         self.0.prepare_max = prepare_max.max(1);
+        self
+    }
+
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    pub fn meters(mut self, meters: &Meters) -> Self {
+        self.0.meters = meters.inbox(&self.0.consumer);
         self
     }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate, Treatment};
-use twobox_core::{Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant};
+use twobox_core::{
+    Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant, panics,
+};
 
 use super::in_flight::Handling;
 use super::{Inner, Prepare, Route};
@@ -125,7 +127,7 @@ async fn prepare<S: InboxStore>(
         }
         match running.join_next().await {
             Some(Ok((at, half))) => drop(halves.insert(at, half)),
-            Some(Err(error)) => tracing::error!(%error, "a task of the receiver failed"),
+            Some(Err(_)) => tracing::error!("a task of the receiver panicked"),
             None => return halves,
         }
     }
@@ -143,7 +145,7 @@ async fn half<S: InboxStore>(
     if known.is_ok_and(|known| known.is_some_and(|known| known.status == InboxStatus::Done)) {
         return (at, Err(Refusal::retry("done before")));
     }
-    let half = spawn(async move { prepare(message).await }).await;
+    let half = spawn(panics::handling(async move { prepare(message).await })).await;
     crash_point!("receiver.prepared");
     (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
 }

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
+use twobox_core::meters::RequestOutcome;
 use twobox_core::ports::{
     Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled,
 };
-use twobox_core::{Error, crash_point};
+use twobox_core::{Error, crash_point, one_line};
 
+use super::figures::{Figures, Outcomes, tell_sent};
 use super::lane::{Lane, Verdict};
 use super::reader::Target;
 use super::run::Run;
@@ -33,17 +35,23 @@ pub(super) enum Event<P> {
     /// Waiting rows were looked at.
     Looked(Of, Result<Due<P>, Error>),
     /// A request came back; the outer error is the store's, before anything was sent.
-    Answered(Of, u64, Result<Result<Vec<Answer>, DeliveryError>, Error>),
+    Answered(Of, u64, Result<Delivered, Error>),
     /// A probe came back.
     Probed(Of, Result<Vec<Answer>, DeliveryError>),
     /// The log was settled up to here, and perhaps rows moved to those that wait.
-    SettledLog { of: Of, upto: P, moved: bool, result: Result<Settled, Error> },
+    SettledLog { of: Of, upto: P, moved: bool, outcomes: Outcomes, result: Result<Settled, Error> },
     /// A batch of waiting rows was settled.
-    SettledWaiting(Of, Result<Settled, Error>),
+    SettledWaiting(Of, Outcomes, Result<Settled, Error>),
     /// Dead letters were announced; there may be more.
     Announced(Result<bool, Error>),
     /// Something that is only shown to people was written.
     Shown(Result<(), Error>),
+}
+
+/// What came of a request, and how long that took.
+pub(super) struct Delivered {
+    pub(super) result: Result<Vec<Answer>, DeliveryError>,
+    pub(super) took: std::time::Duration,
 }
 
 impl<S: OutboxStore> Run<S> {
@@ -79,8 +87,8 @@ impl<S: OutboxStore> Run<S> {
             Event::Looked(of, result) => self.looked(of, result),
             Event::Answered(of, batch, result) => self.answered(of, batch, result),
             Event::Probed(of, result) => self.probed(of, result),
-            Event::SettledLog { of, upto, moved, result } => {
-                if let Some(settled) = self.settled(of, result)
+            Event::SettledLog { of, upto, moved, outcomes, result } => {
+                if let Some(settled) = self.settled(of, &outcomes, result)
                     && let Some(lane) = self.lane(of)
                 {
                     lane.settling = false;
@@ -91,8 +99,8 @@ impl<S: OutboxStore> Run<S> {
                     self.announce_more |= settled.died > 0;
                 }
             }
-            Event::SettledWaiting(of, result) => {
-                if let Some(settled) = self.settled(of, result)
+            Event::SettledWaiting(of, outcomes, result) => {
+                if let Some(settled) = self.settled(of, &outcomes, result)
                     && let Some(lane) = self.lane(of)
                 {
                     lane.waiting_settled();
@@ -154,7 +162,8 @@ impl<S: OutboxStore> Run<S> {
                 continue;
             }
             self.incarnations += 1;
-            let mut lane = Lane::new(lease, self.incarnations, valid_until, &self.relay.options);
+            let figures = Figures::new(&self.relay.meters, &lease.link);
+            let mut lane = Lane::new(lease, self.incarnations, valid_until, &self.relay.options, figures);
             self.reader.join(&mut lane);
             self.lanes.insert(lane.lease.lane, lane);
         }
@@ -179,8 +188,8 @@ impl<S: OutboxStore> Run<S> {
         }
     }
 
-    fn answered(&mut self, of: Of, batch: u64, result: Result<Result<Vec<Answer>, DeliveryError>, Error>) {
-        let delivered = match result {
+    fn answered(&mut self, of: Of, batch: u64, result: Result<Delivered, Error>) {
+        let Delivered { result, took } = match result {
             Ok(delivered) => delivered,
             Err(error) => return self.doubt(of, &error),
         };
@@ -190,7 +199,12 @@ impl<S: OutboxStore> Run<S> {
             std::sync::Arc::clone(&self.relay.random),
         );
         let Some(lane) = self.lane(of) else { return };
-        let verdict = match delivered {
+        lane.figures.0.requests.one(RequestOutcome::from(&result));
+        if let Ok(answers) = &result {
+            lane.figures.0.send.took(took, answers.len());
+            tell_sent(|| lane.carried(batch), answers, took);
+        }
+        let verdict = match result {
             Ok(answers) => lane.answered(batch, answers, now, &options, &*random),
             Err(error) => lane.failed(batch, &error, now, &options, &*random),
         };
@@ -203,6 +217,7 @@ impl<S: OutboxStore> Run<S> {
         let now = self.relay.timer.monotonic();
         let (policy, random) = (self.relay.options.probe.clone(), std::sync::Arc::clone(&self.relay.random));
         let Some(lane) = self.lane(of) else { return };
+        lane.figures.0.probes.one(RequestOutcome::from(&result));
         match result {
             Ok(_) => {
                 crash_point!("relay.probe-answered");
@@ -211,16 +226,19 @@ impl<S: OutboxStore> Run<S> {
             }
             Err(error) => {
                 let outage =
-                    lane.breaker.failed(error.to_string(), error.retry_after(), now, &policy, &*random);
+                    lane.breaker.failed(one_line(&error), error.retry_after(), now, &policy, &*random);
                 self.show_outage(of, Some(outage));
             }
         }
     }
 
     /// The result of a settlement, or the end of the lane's state: what it was based on is in doubt.
-    fn settled(&mut self, of: Of, result: Result<Settled, Error>) -> Option<Settled> {
+    fn settled(&mut self, of: Of, outcomes: &Outcomes, result: Result<Settled, Error>) -> Option<Settled> {
         match result {
-            Ok(settled) => Some(settled),
+            Ok(settled) => {
+                outcomes.tell(settled);
+                Some(settled)
+            }
             Err(error) => {
                 self.doubt(of, &error);
                 None

@@ -1,22 +1,25 @@
 //! A lane in memory: what was read, what is on its way, what can be settled. No I/O and no waiting here.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::lifecycle::{self, Event, Reason, Standing};
 use twobox_core::ports::{
     Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
 };
-use twobox_core::{Message, OrderingKey, Random, Timestamp, mutant};
+use twobox_core::{Message, OrderingKey, Random, Timestamp, mutant, one_line};
 
 use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
+use super::figures::{Figures, Outcomes};
 use super::options::RelayOptions;
 
 /// The state of a lane this relay holds. Thrown away and reloaded after any doubt about the lease (L1).
 #[derive(Debug)]
 pub(super) struct Lane<P> {
     pub(super) lease: LaneLease<P>,
+    pub(super) figures: Figures,
     /// Tells events of this state from those of one that was thrown away.
     pub(super) incarnation: u64,
     /// On the monotonic clock: nothing is sent after this unless the lease was renewed.
@@ -64,11 +67,13 @@ impl<P: Clone + Ord> Lane<P> {
         incarnation: u64,
         valid_until: Duration,
         options: &RelayOptions,
+        figures: Figures,
     ) -> Self {
         Self {
             position: lease.cursor.clone(),
             paused: lease.paused,
             lease,
+            figures,
             incarnation,
             valid_until,
             live: false,
@@ -102,6 +107,13 @@ impl<P: Clone + Ord> Lane<P> {
         self.position = entry.position.clone();
         self.queue_bytes += bytes_of(&entry);
         self.queue.push_back(entry);
+    }
+
+    /// Since when the oldest message of the log that is not settled could have been sent.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        let unsettled = self.log.front().and_then(|batch| batch.items.first()?.message.as_ref());
+        let queued = self.queue.front().and_then(|entry| entry.message.as_ref().ok());
+        unsettled.or(queued).map(|message| message.available)
     }
 
     /// Whether nothing of the log is in memory.
@@ -392,7 +404,7 @@ impl<P: Clone + Ord> Lane<P> {
         options: &RelayOptions,
         random: &dyn Random,
     ) -> Verdict {
-        let text = describe(error);
+        let text = one_line(error);
         let next = self.batch_id();
         if let Some(batch) = self.batch(id) {
             batch.state = State::Ready;
@@ -445,6 +457,11 @@ impl<P: Clone + Ord> Lane<P> {
         }
     }
 
+    /// The messages that a request carries.
+    pub(super) fn carried(&self, id: u64) -> Vec<Arc<Message>> {
+        self.batches().find(|batch| batch.id == id).map(Batch::messages).unwrap_or_default()
+    }
+
     fn batch(&mut self, id: u64) -> Option<&mut Batch<P>> {
         self.log.iter_mut().chain(&mut self.waiting).find(|batch| batch.id == id)
     }
@@ -459,7 +476,7 @@ impl<P: Clone + Ord> Lane<P> {
         &mut self,
         options: &RelayOptions,
         random: &dyn Random,
-    ) -> Option<Settlement<P>> {
+    ) -> Option<(Settlement<P>, Outcomes)> {
         let answered = |batch: &&Batch<P>| batch.state == State::Answered;
         let known = if mutant!(SettleOutOfOrder) {
             self.log.iter().rposition(|batch| answered(&batch)).map_or(0, |last| last + 1)
@@ -467,6 +484,7 @@ impl<P: Clone + Ord> Lane<P> {
             self.log.iter().take_while(answered).count()
         };
         let upto = self.log.get(known.checked_sub(1)?)?.items.last()?.position.clone();
+        let mut outcomes = self.outcomes(options);
         let mut settlement = Settlement {
             upto,
             receipts: Vec::with_capacity(known),
@@ -476,15 +494,23 @@ impl<P: Clone + Ord> Lane<P> {
         for batch in self.log.iter().take(known).filter(answered) {
             let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) else { continue };
             let sent = batch.items.iter().filter(|item| item.succeeded()).count();
+            outcomes.sent(sent);
             let sent = u64::try_from(sent).unwrap_or(u64::MAX);
             settlement.receipts.push((first.position.clone(), last.position.clone(), sent));
-            let unsent = batch.items.iter().filter(|item| !item.succeeded());
-            settlement.waiting.extend(unsent.map(|item| NewWaiting {
-                position: item.position.clone(),
-                outcome: outcome(item, options, random),
-            }));
+            for item in batch.items.iter().filter(|item| !item.succeeded()) {
+                let outcome = outcome(item, options, random);
+                outcome
+                    .iter()
+                    .for_each(|outcome| outcomes.note(item.message.as_ref(), item.standing, outcome));
+                settlement.waiting.push(NewWaiting { position: item.position.clone(), outcome });
+            }
         }
-        Some(settlement)
+        Some((settlement, outcomes))
+    }
+
+    /// What there will be to count and to tell of a settlement.
+    pub(super) fn outcomes(&self, options: &RelayOptions) -> Outcomes {
+        Outcomes::new(&self.figures, &self.lease.link, options.timing.retry.retries_max())
     }
 
     /// Forgets what was settled up to `upto`.
@@ -504,12 +530,15 @@ impl<P: Clone + Ord> Lane<P> {
         &mut self,
         options: &RelayOptions,
         random: &dyn Random,
-    ) -> Option<Vec<(P, WaitingOutcome)>> {
+    ) -> Option<(Vec<(P, WaitingOutcome)>, Outcomes)> {
         let batch = self.waiting.as_ref().filter(|batch| batch.state == State::Answered)?;
+        let mut told = self.outcomes(options);
         let outcomes = batch.items.iter().filter_map(|item| {
-            outcome(item, options, random).map(|outcome| (item.position.clone(), outcome))
+            let outcome = outcome(item, options, random)?;
+            told.note(item.message.as_ref(), item.standing, &outcome);
+            Some((item.position.clone(), outcome))
         });
-        Some(outcomes.collect())
+        Some((outcomes.collect(), told))
     }
 
     pub(super) fn waiting_settled(&mut self) {
@@ -540,7 +569,7 @@ fn plan<P: Clone>(entry: &LogEntry<P>, now: Timestamp, routed: bool) -> Item<P> 
     } else {
         Fate::Send
     };
-    item(Some(std::sync::Arc::clone(message)), fate)
+    item(Some(Arc::clone(message)), fate)
 }
 
 /// Whether its author has set a date. A message that is merely dated ahead of our clock was written before the clock
@@ -558,16 +587,4 @@ fn outcome<P>(item: &Item<P>, options: &RelayOptions, random: &dyn Random) -> Op
     let Fate::Known(event, error) = &item.fate else { return None };
     let step = lifecycle::step(item.standing, event, &options.timing.retry, random)?;
     Some(WaitingOutcome { step, error: error.clone(), head_policy: options.head_policy })
-}
-
-/// An error with its causes, on one line.
-fn describe(error: &DeliveryError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    twobox_core::handler::shorten(&text)
 }

@@ -6,6 +6,7 @@
 mod batch;
 mod breaker;
 mod event;
+mod figures;
 mod lane;
 mod options;
 mod reader;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use twobox_core::meters::Meters;
 use twobox_core::ports::{OutboxStore, Transport};
 use twobox_core::{Destination, Error, ErrorKind, Random, Result, Source};
 
@@ -35,6 +37,7 @@ pub struct Relay<S: OutboxStore> {
     callback: Option<Callback<S::Position>>,
     timer: Arc<dyn Timer>,
     random: Arc<dyn Random>,
+    meters: Arc<Meters>,
 }
 
 /// Builds a [`Relay`].
@@ -58,6 +61,7 @@ impl<S: OutboxStore> Relay<S> {
             callback: None,
             timer,
             random,
+            meters: Arc::default(),
         })
     }
 
@@ -105,6 +109,12 @@ impl<S: OutboxStore> RelayBuilder<S> {
     /// listed all the same.
     pub fn on_dead_letter(mut self, callback: DeadLetterCallback<S::Position>) -> Self {
         self.0.callback = Some(Callback(callback));
+        self
+    }
+
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.0.meters = meters;
         self
     }
 

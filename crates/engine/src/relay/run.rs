@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
-use twobox_core::{Error, Timestamp, crash_point};
+use twobox_core::{Error, Timestamp, crash_point, one_line};
 
 use super::Relay;
 use super::event::{Event, Of};
@@ -158,7 +158,12 @@ impl<S: OutboxStore> Run<S> {
 
     /// The store failed: leaves it alone for a moment, then asks for the lanes anew.
     pub(super) fn back_off(&mut self, error: &Error, attempted: &str) {
-        tracing::warn!(source = %self.relay.source, error = %error.chain(), "relay cannot {attempted}");
+        tracing::warn!(
+            source = self.relay.source.as_str(),
+            attempted,
+            error = one_line(error),
+            "the relay cannot use its store"
+        );
         self.store_pause = self.relay.timer.monotonic().saturating_add(STORE_PAUSE);
         self.take_at = self.store_pause;
     }

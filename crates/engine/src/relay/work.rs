@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
 use twobox_core::ports::{
     Answer, DeliveryError, LaneId, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
-use twobox_core::{Error, Message, Source, crash_point, mutant};
+use twobox_core::{Error, Message, Source, crash_point, mutant, one_line, panics};
 
 use super::batch::{Batch, Origin, State};
-use super::event::{Event, Of};
+use super::event::{Delivered, Event, Of};
+use super::figures::Outcomes;
 use super::options::{Callback, DeadLetterCallback};
 use super::run::Run;
 use crate::Timer;
+use crate::events::millis;
 use crate::sync::{JoinHandle, spawn};
 
 /// Dead letters announced in one go.
@@ -35,6 +38,7 @@ impl<S: OutboxStore> Run<S> {
             self.look(id);
             self.dispatch(id).await;
         }
+        self.lanes.values().for_each(|lane| lane.figures.show(&lane.breaker, lane.oldest()));
         self.settle_lanes();
         self.read(); // dispatching has made room
     }
@@ -209,9 +213,11 @@ impl<S: OutboxStore> Run<S> {
                     store.make_durable(epoch, &upto).await?;
                 }
                 crash_point!("relay.before-send");
-                let delivered = deliver(&transport, &link, messages, &*timer, timeout).await;
+                let start = timer.monotonic();
+                let result = deliver(&transport, &link, messages, &*timer, timeout).await;
+                let took = timer.monotonic().saturating_sub(start);
                 crash_point!("relay.after-answer");
-                Ok::<_, Error>(delivered)
+                Ok::<_, Error>(Delivered { result, took })
             };
             Event::Answered(of, batch, sent.await)
         });
@@ -234,14 +240,14 @@ impl<S: OutboxStore> Run<S> {
         for lane in self.lanes.values_mut() {
             let of = of(lane);
             if !lane.settling
-                && let Some(settlement) = lane.settlement(options, random)
+                && let Some((settlement, outcomes)) = lane.settlement(options, random)
             {
                 lane.settling = true;
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
-                self.calls.start(settle(store, lease, of, settlement));
+                self.calls.start(settle(store, lease, of, settlement, outcomes));
             }
             if !lane.settling_waiting
-                && let Some(outcomes) = lane.waiting_outcomes(options, random)
+                && let Some((outcomes, told)) = lane.waiting_outcomes(options, random)
             {
                 lane.settling_waiting = true;
                 let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
@@ -249,7 +255,7 @@ impl<S: OutboxStore> Run<S> {
                     crash_point!("relay.before-settle-waiting");
                     let settled = store.settle_waiting(&lease, outcomes).await;
                     crash_point!("relay.after-settle-waiting");
-                    Event::SettledWaiting(of, settled)
+                    Event::SettledWaiting(of, told, settled)
                 });
             }
         }
@@ -269,7 +275,9 @@ impl<S: OutboxStore> Run<S> {
                 waiting: Vec::new(),
                 sending: None,
             };
-            self.calls.start(settle(self.relay.store.clone(), lane.lease.clone(), of(lane), settlement));
+            let (store, lease, outcomes) =
+                (self.relay.store.clone(), lane.lease.clone(), lane.outcomes(&self.relay.options));
+            self.calls.start(settle(store, lease, of(lane), settlement, outcomes));
         }
     }
 
@@ -277,11 +285,13 @@ impl<S: OutboxStore> Run<S> {
     pub(super) fn show_outage(&mut self, of: Of, outage: Option<Outage>) {
         let Some(lane) = self.lane(of) else { return };
         let lease = lane.lease.clone();
+        let (source, destination) = (lease.link.source.as_str(), lease.link.destination.as_str());
         match &outage {
-            Some(outage) => {
-                tracing::warn!(destination = %lease.link.destination, error = %outage.error, next_probe = ?outage.next_probe, "lane held");
+            Some(Outage { error, next_probe }) => {
+                let (error, next_probe_ms) = (error.as_str(), millis(*next_probe));
+                tracing::warn!(source, destination, error, next_probe_ms, "lane held");
             }
-            None => tracing::info!(destination = %lease.link.destination, "lane flows again"),
+            None => tracing::info!(source, destination, "lane flows again"),
         }
         let store = self.relay.store.clone();
         self.calls.start(async move {
@@ -318,12 +328,13 @@ async fn settle<S: OutboxStore>(
     lease: twobox_core::ports::LaneLease<S::Position>,
     of: Of,
     settlement: Settlement<S::Position>,
+    outcomes: Outcomes,
 ) -> Event<S::Position> {
     let (upto, moved) = (settlement.upto.clone(), !settlement.waiting.is_empty());
     crash_point!("relay.before-settle");
     let result = store.settle_log(&lease, settlement).await;
     crash_point!("relay.after-settle");
-    Event::SettledLog { of, upto, moved, result }
+    Event::SettledLog { of, upto, moved, outcomes, result }
 }
 
 /// Calls the callback for one page of dead letters. Returns where the next page begins, if there may be one.
@@ -338,13 +349,17 @@ async fn announce<S: OutboxStore>(
     let mut told = Vec::with_capacity(letters.len());
     for letter in letters {
         crash_point!("relay.before-announce");
-        let death = (letter.position.clone(), letter.died);
+        let (death, message_id) =
+            ((letter.position.clone(), letter.died), twobox_core::handler::shorten(&letter.message_id));
         let callback = Arc::clone(callback);
-        // In a task of its own: a callback that panics has failed, and no more.
-        match spawn(async move { callback(letter).await }).await {
+        // In a task of its own: a callback that panics has failed, and no more. What a panic says is its own affair.
+        match spawn(panics::handling(async move { callback(letter).await })).await {
             Ok(Ok(())) => told.push(death),
-            Ok(Err(error)) => tracing::warn!(%error, "the dead-letter callback failed; it is called again"),
-            Err(error) => tracing::error!(%error, "the dead-letter callback panicked; it is called again"),
+            Ok(Err(error)) => {
+                let error = one_line(&*error);
+                tracing::warn!(message_id, error, "the dead-letter callback failed; it is called again");
+            }
+            Err(_) => tracing::error!(message_id, "the dead-letter callback panicked; it is called again"),
         }
     }
     if !told.is_empty() {
@@ -374,7 +389,9 @@ async fn deliver(
 ) -> Result<Vec<Answer>, DeliveryError> {
     let count = messages.len();
     let (transport, link) = (Arc::clone(transport), Arc::clone(link));
-    let mut task = AbortOnDrop(spawn(async move { transport.deliver(&link, messages).await }));
+    let span = tracing::debug_span!("send", destination = link.destination.as_str(), messages = count);
+    let delivering = async move { transport.deliver(&link, messages).await }.instrument(span);
+    let mut task = AbortOnDrop(spawn(delivering));
     if mutant!(SentBeforeAnswer) {
         return Ok(vec![Answer::Done(None); count]);
     }

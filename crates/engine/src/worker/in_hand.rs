@@ -64,18 +64,22 @@ impl InHand {
         busy.chain(self.waiting.iter().map(|claimed| &claimed.lease)).cloned().collect()
     }
 
-    /// Of those that were asked for, these are still held: the others are lost.
-    pub(super) fn renewed(&mut self, asked: &[WorkLease], held: &[WorkLease]) {
+    /// Of those that were asked for, these are still held: the others are lost. Returns how many of them are being
+    /// handled.
+    pub(super) fn renewed(&mut self, asked: &[WorkLease], held: &[WorkLease]) -> usize {
         let lost: Vec<&WorkLease> = asked.iter().filter(|lease| !held.contains(lease)).collect();
         if lost.is_empty() {
-            return;
+            return 0;
         }
         self.waiting.retain(|claimed| !lost.contains(&&claimed.lease));
-        for busy in self.busy.values().filter(|busy| lost.contains(&&busy.lease)) {
+        let busy = self.busy.values().filter(|busy| lost.contains(&&busy.lease));
+        let tell = |busy: &Busy| {
             let MessageKey { source, id } = &busy.lease.key;
-            tracing::warn!(%source, message_id = %id, "the lease of a message that is being handled is lost");
+            let (source, message_id) = (source.as_str(), id.as_str());
+            tracing::warn!(source, message_id, "the lease of a message that is being handled is lost");
             busy.lost.send_replace(true);
-        }
+        };
+        busy.inspect(|busy| tell(busy)).count()
     }
 
     /// Everything nobody has begun to handle.

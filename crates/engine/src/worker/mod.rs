@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
+use twobox_core::meters::{InboxMeters, Meters};
 use twobox_core::ports::{OwnerToken, Queue, QueueStore};
 use twobox_core::{Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result};
 
@@ -88,6 +89,7 @@ struct Inner<S: QueueStore> {
     default_topic: Option<Handling<S::Handler>>,
     options: WorkerOptions,
     timer: Arc<dyn Timer>,
+    meters: Arc<InboxMeters>,
 }
 
 impl<S: QueueStore> Inner<S> {
@@ -106,8 +108,8 @@ impl<S: QueueStore> Worker<S> {
         let owner = OwnerToken::mint(random);
         let options = WorkerOptions::default();
         let name = store.store_name();
-        let (topics, default_topic) = (HashMap::new(), None);
-        WorkerBuilder(Inner { store, name, queue, owner, topics, default_topic, options, timer })
+        let (topics, default_topic, meters) = (HashMap::new(), None, Arc::default());
+        WorkerBuilder(Inner { store, name, queue, owner, topics, default_topic, options, timer, meters })
     }
 
     /// Works until asked to stop, then finishes or gives back what is in hand within the configured time (S20).
@@ -141,6 +143,12 @@ impl<S: QueueStore> WorkerBuilder<S> {
     /// Limits of the worker.
     pub fn options(mut self, options: WorkerOptions) -> Self {
         self.0.options = options;
+        self
+    }
+
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    pub fn meters(mut self, meters: &Meters) -> Self {
+        self.0.meters = meters.inbox(&self.0.queue.consumer);
         self
     }
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument;
+use twobox_core::meters::HandledOutcome;
 use twobox_core::ports::{Claim, Claimed, Handled, Job, MessageKey, QueueStore, WorkLease};
-use twobox_core::{Error, HandlerResult, Refusal, Result, crash_point};
+use twobox_core::{Endpoint, Error, HandlerResult, Refusal, Result, crash_point, one_line, panics};
 
 use super::in_hand::InHand;
 use super::{Handling, Inner, WorkContext};
 use crate::Shutdown;
+use crate::events::MESSAGES;
 use crate::started::Started;
 use crate::sync::{JoinHandle, spawn};
 
@@ -24,11 +27,17 @@ enum Event<S: QueueStore> {
     Claimed(Result<Vec<Claimed>>),
     /// A handler outside of the transaction, with what settles its message.
     Prepared(Claimed, HandlerResult<S::Handler>),
-    Handled(Vec<WorkLease>, Result<Vec<Handled>>),
+    Handled(Vec<Settling>, Result<Vec<Handled>>),
     Renewed(Vec<WorkLease>, Result<Vec<WorkLease>>),
     Reaped(Result<u64>),
     Looked(Result<Option<Duration>>),
     Woken(u64),
+}
+
+/// A message that is being settled.
+struct Settling {
+    lease: WorkLease,
+    endpoint: Endpoint,
 }
 
 pub(super) struct Run<S: QueueStore> {
@@ -99,6 +108,7 @@ impl<S: QueueStore> Run<S> {
         self.start_outside();
         self.handle();
         self.claim(now);
+        self.worker.meters.in_hand.set_count(self.in_hand.len());
     }
 
     /// How long until something has to be done without being told.
@@ -214,7 +224,7 @@ impl<S: QueueStore> Run<S> {
             }
             held
         });
-        let worker = Arc::clone(&self.worker);
+        let (worker, prepared) = (Arc::clone(&self.worker), jobs.len());
         let inside = |claimed: &Claimed| {
             !matches!(
                 worker.handling(&claimed.message.endpoint),
@@ -234,8 +244,15 @@ impl<S: QueueStore> Run<S> {
         crash_point!("worker.before-handle");
         self.call(|worker| {
             Box::pin(async move {
-                let leases = jobs.iter().map(|job| job.lease.clone()).collect();
-                Event::Handled(leases, worker.store.handle(&worker.queue, worker.owner, jobs).await)
+                let settling = jobs
+                    .iter()
+                    .map(|job| Settling { lease: job.lease.clone(), endpoint: job.message.endpoint.clone() });
+                let (settling, start) = (settling.collect(), worker.timer.monotonic());
+                // Handlers outside of the transaction have been measured where they ran.
+                let inside = jobs.len() - prepared;
+                let handled = worker.store.handle(&worker.queue, worker.owner, jobs).await;
+                worker.meters.work.took(worker.timer.monotonic().saturating_sub(start), inside);
+                Event::Handled(settling, handled)
             })
         });
     }
@@ -252,15 +269,16 @@ impl<S: QueueStore> Run<S> {
                 let handler = outcome.unwrap_or_else(S::refusing);
                 self.prepared.push(Job { lease: claimed.lease, message: claimed.message, handler });
             }
-            Event::Handled(leases, handled) => {
+            Event::Handled(settling, handled) => {
                 self.handling -= 1;
-                self.handled(&leases, handled);
+                self.handled(&settling, handled);
             }
             Event::Renewed(asked, held) => {
                 self.renewing = false;
                 // If nothing is known, nothing is lost yet: the next renewal tells.
                 if let Some(held) = logged(held, "renew leases") {
-                    self.in_hand.renewed(&asked, &held);
+                    let lost = self.in_hand.renewed(&asked, &held);
+                    self.worker.meters.leases_lost.add(lost as u64);
                 }
             }
             Event::Reaped(reaped) => {
@@ -284,7 +302,9 @@ impl<S: QueueStore> Run<S> {
     fn claimed(&mut self, claimed: Result<Vec<Claimed>>, now: Duration) {
         let claimed = logged(claimed, "claim messages");
         let found = claimed.as_ref().is_some_and(|claimed| !claimed.is_empty());
-        self.in_hand.take(claimed.unwrap_or_default());
+        let claimed = claimed.unwrap_or_default();
+        self.worker.meters.claimed.add(claimed.len() as u64);
+        self.in_hand.take(claimed);
         if found {
             self.pause = self.worker.options.poll_min;
             self.claim_at = now;
@@ -299,26 +319,15 @@ impl<S: QueueStore> Run<S> {
         });
     }
 
-    fn handled(&mut self, leases: &[WorkLease], handled: Result<Vec<Handled>>) {
-        for lease in leases {
-            self.in_hand.ended(lease);
+    fn handled(&mut self, settling: &[Settling], handled: Result<Vec<Handled>>) {
+        for settling in settling {
+            self.in_hand.ended(&settling.lease);
         }
         // What is not known is found out when the leases are over.
-        let store = &self.worker.name;
-        for (lease, handled) in leases.iter().zip(logged(handled, "handle messages").unwrap_or_default()) {
-            let MessageKey { source, id } = &lease.key;
-            match handled {
-                Handled::Done(_) => tracing::debug!(store, %source, message_id = %id, "done"),
-                Handled::Retried { error } => {
-                    tracing::error!(store, %source, message_id = %id, error, "a handler failed");
-                }
-                Handled::Died { error } => {
-                    tracing::error!(store, %source, message_id = %id, error, "a message is a dead letter now");
-                }
-                Handled::LeaseLost => {
-                    tracing::warn!(store, %source, message_id = %id, "the lease is lost, so nothing was done");
-                }
-            }
+        for (settling, handled) in settling.iter().zip(logged(handled, "handle messages").unwrap_or_default())
+        {
+            self.worker.meters.handled.one(HandledOutcome::from(&handled));
+            tell_handled(&self.worker.name, settling, &handled);
         }
     }
 
@@ -349,6 +358,28 @@ impl<S: QueueStore> Run<S> {
     }
 }
 
+/// Says what became of a message.
+fn tell_handled(store: &str, settling: &Settling, handled: &Handled) {
+    let MessageKey { source, id } = &settling.lease.key;
+    let (source, endpoint, message_id) = (source.as_str(), settling.endpoint.as_str(), id.as_str());
+    match handled {
+        Handled::Done(_) => {
+            tracing::info!(target: MESSAGES, store, source, endpoint, message_id, "processed");
+        }
+        Handled::Retried { error } => {
+            let error = error.as_str();
+            tracing::error!(store, source, endpoint, message_id, error, "a handler failed");
+        }
+        Handled::Died { error } => {
+            let error = error.as_str();
+            tracing::error!(store, source, endpoint, message_id, error, "a message is a dead letter now");
+        }
+        Handled::LeaseLost => {
+            tracing::warn!(store, source, endpoint, message_id, "the lease is lost, so nothing was done");
+        }
+    }
+}
+
 /// What handles a message in the transaction.
 fn in_transaction<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) -> S::Handler {
     let topic = &claimed.message.endpoint;
@@ -358,15 +389,17 @@ fn in_transaction<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) -> S::Han
     }
     // It may be deployed later (IBX-074).
     let (store, MessageKey { source, id }) = (&worker.name, &claimed.lease.key);
-    tracing::warn!(store, %topic, %source, message_id = %id, "no handler for this topic");
+    let (source, endpoint, message_id) = (source.as_str(), topic.as_str(), id.as_str());
+    tracing::warn!(store, source, endpoint, message_id, "no handler for this topic");
     S::refusing(Refusal::retry(format!("no handler for topic {topic}")))
 }
 
 /// Says that a handler begins.
 fn tell<S: QueueStore>(worker: &Inner<S>, claimed: &Claimed) {
-    let (store, topic, attempts) = (&worker.name, &claimed.message.endpoint, claimed.attempts);
+    let (store, endpoint) = (&worker.name, claimed.message.endpoint.as_str());
     let MessageKey { source, id } = &claimed.lease.key;
-    tracing::info!(store, %topic, %source, message_id = %id, attempts, "handling");
+    let (source, message_id, attempt) = (source.as_str(), id.as_str(), claimed.attempts.saturating_add(1));
+    tracing::info!(target: MESSAGES, store, source, endpoint, message_id, attempt, "handling");
 }
 
 /// Runs a handler outside of the transaction. A panic is a failure (S6).
@@ -376,17 +409,22 @@ async fn outside_of_transaction<S: QueueStore>(
     lost: watch::Receiver<bool>,
 ) -> Event<S> {
     tell(&worker, &claimed);
-    let (message, attempts, worker) = (Arc::clone(&claimed.message), claimed.attempts, Arc::clone(&worker));
-    let mut running = Running(spawn(async move {
-        match worker.handling(&message.endpoint) {
+    let (message, attempts) = (Arc::clone(&claimed.message), claimed.attempts);
+    let (of_task, start) = (Arc::clone(&worker), worker.timer.monotonic());
+    let endpoint = message.endpoint.as_str();
+    let span = tracing::debug_span!("handle", endpoint, message_id = message.id.as_str());
+    let handling = panics::handling(async move {
+        match of_task.handling(&message.endpoint) {
             Some(Handling::Prepared(prepare)) => prepare(Arc::clone(&message)).await,
             Some(Handling::External(external)) => {
                 external(WorkContext { message, attempts, lost }).await.map(S::answering)
             }
             Some(Handling::Transactional(_)) | None => Err(Refusal::retry("no handler")),
         }
-    }));
+    });
+    let mut running = Running(spawn(handling.instrument(span)));
     let outcome = (&mut running.0).await.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
+    worker.meters.work.took(worker.timer.monotonic().saturating_sub(start), 1);
     crash_point!("worker.handled-outside");
     Event::Prepared(claimed, outcome)
 }
@@ -402,5 +440,8 @@ impl<T> Drop for Running<T> {
 
 /// The value, or `None` after a line in the log.
 fn logged<T>(result: Result<T, Error>, attempted: &str) -> Option<T> {
-    result.inspect_err(|error| tracing::warn!(error = %error.chain(), "cannot {attempted}")).ok()
+    let tell = |error: &Error| {
+        tracing::warn!(attempted, error = one_line(error), "the worker cannot use its store");
+    };
+    result.inspect_err(tell).ok()
 }

@@ -1,7 +1,7 @@
 //! The accept loop: every connection in a task of its own, within its limits.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
-use twobox_core::crash_point;
+use twobox_core::{crash_point, one_line};
 
 use super::Service;
 use super::connections::{Connection, Connections, Phase, Place, Watched};
@@ -30,11 +30,12 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
     let listener = match service.server.take_listener().await {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, address = %service.server.address, "cannot listen again");
+            let address = service.server.address.to_string();
+            tracing::error!(error = one_line(&error), address, "cannot listen again");
             return;
         }
     };
-    let connections = CutOnDrop(Arc::new(Connections::default()));
+    let connections = CutOnDrop(Arc::new(Connections::new(Arc::clone(&service.server.meters))));
     let connections = &connections.0;
     let (stop, stopping) = watch::channel(false);
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -47,10 +48,10 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => match connections.enter(peer.ip(), &service.server.limits) {
                     Some(place) => start(&service, stream, place, stopping.clone()),
-                    None => tracing::warn!(%peer, "connection turned away: all others are at work"),
+                    None => turned_away(&service, peer),
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections");
+                    tracing::warn!(error = one_line(&error), "cannot accept connections");
                     connections.make_room();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -65,6 +66,11 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
         connections.cut_all();
         connections.emptied().await;
     }
+}
+
+fn turned_away(service: &Service, peer: SocketAddr) {
+    service.server.meters.http.turned_away.one();
+    tracing::warn!(peer = peer.to_string(), "connection turned away: all others are at work");
 }
 
 /// Serves one stream, whoever accepted it, until either side ends it.
@@ -112,7 +118,7 @@ async fn connected(
     if let Some(tls) = &service.server.tls {
         match tls.accept(stream).await {
             Ok(stream) => talk(&service, stream, connection, stopping).await,
-            Err(error) => tracing::debug!(%error, "no agreement on TLS"),
+            Err(error) => tracing::debug!(error = one_line(&error), "no agreement on TLS"),
         }
         return;
     }
@@ -145,7 +151,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "connection broken");
+        tracing::debug!(error = one_line(&error), "connection broken");
     }
 }
 

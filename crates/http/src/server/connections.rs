@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use twobox_core::meters::Meters;
 
 use super::ServerLimits;
 
@@ -35,6 +36,7 @@ pub(super) enum Phase {
 pub(super) struct Connections {
     open: Mutex<Open>,
     emptied: Notify,
+    meters: Arc<Meters>,
 }
 
 #[derive(Debug, Default)]
@@ -64,20 +66,27 @@ pub(super) struct Place {
 }
 
 impl Connections {
+    pub(super) fn new(meters: Arc<Meters>) -> Self {
+        Self { meters, ..Self::default() }
+    }
+
     /// A place for a newcomer. When there is no room, the connection that has been silent for longest makes room;
     /// `None` if all are at work.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, limits: &ServerLimits) -> Option<Place> {
         let (peer, mut open) = (network(peer), self.lock());
         if open.by_peer.get(&peer).copied().unwrap_or(0) >= limits.peer_connections_max {
             open.make_room(Some(peer))?;
+            self.meters.http.displaced.one();
         } else if open.by_id.len() >= limits.connections_max {
             open.make_room(None)?;
+            self.meters.http.displaced.one();
         }
         let connection = Arc::new(Connection::new(peer));
         let id = open.next;
         open.next += 1;
         open.by_id.insert(id, Arc::clone(&connection));
         *open.by_peer.entry(peer).or_default() += 1;
+        self.meters.http.connections.set_count(open.by_id.len());
         Some(Place { id, of: Arc::clone(self), connection })
     }
 
@@ -93,7 +102,9 @@ impl Connections {
                 Phase::Busy => Duration::MAX,
             };
             if now.saturating_duration_since(since) > allowed {
-                tracing::debug!(peer = %connection.peer, ?phase, "connection cut: it took too long");
+                self.meters.http.overdue.one();
+                let peer = connection.peer.to_string();
+                tracing::debug!(peer, ?phase, "connection cut: it took too long");
                 connection.cut.notify_one();
             }
         }
@@ -101,7 +112,9 @@ impl Connections {
 
     /// Cuts the connection that matters least, because there are too many files open.
     pub(super) fn make_room(&self) {
-        self.lock().make_room(None);
+        if self.lock().make_room(None).is_some() {
+            self.meters.http.displaced.one();
+        }
     }
 
     /// Cuts connections on which nothing has arrived yet: there is nothing to finish.
@@ -148,7 +161,7 @@ impl Open {
         });
         let (_, _, id) = silent.min()?;
         let connection = self.remove(id)?;
-        tracing::debug!(peer = %connection.peer, "connection cut: it makes room for another");
+        tracing::debug!(peer = connection.peer.to_string(), "connection cut: it makes room for another");
         connection.cut.notify_one();
         Some(())
     }
@@ -170,6 +183,7 @@ impl Drop for Place {
         let mut open = self.of.lock();
         open.remove(self.id);
         let is_empty = open.by_id.is_empty();
+        self.of.meters.http.connections.set_count(open.by_id.len());
         drop(open);
         if is_empty {
             self.of.emptied.notify_waiters();

@@ -3,6 +3,7 @@
 mod accept;
 mod body;
 mod connections;
+mod flood;
 mod limits;
 mod reply;
 mod request;
@@ -16,12 +17,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::Semaphore;
 use twobox_core::clock::BoxFuture;
+use twobox_core::meters::Meters;
 use twobox_core::ports::{Listen, Receive};
 use twobox_core::signing::Keyrings;
 use twobox_core::system::SystemClock;
 use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Result};
 
 pub use self::limits::ServerLimits;
+
+use self::flood::Flood;
 
 /// Listens for messages by HTTP. It is bound at once, so that its address is known, and serves when it is started.
 #[derive(Clone)]
@@ -33,6 +37,7 @@ pub struct HttpServer {
     names: Vec<Destination>,
     limits: ServerLimits,
     clock: Arc<dyn Clock>,
+    meters: Arc<Meters>,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsAcceptor>,
 }
@@ -66,6 +71,7 @@ impl HttpServer {
             names: Vec::new(),
             limits: ServerLimits::default(),
             clock: Arc::new(SystemClock::default()),
+            meters: Arc::default(),
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -111,6 +117,13 @@ impl HttpServer {
         self
     }
 
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    #[must_use]
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.meters = meters;
+        self
+    }
+
     /// Serves `https://` under this identity, and nothing else.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -147,6 +160,7 @@ impl HttpServer {
             requests: Arc::new(Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS))),
             server,
             receiver,
+            unauthentic: Flood::default(),
         })
     }
 }
@@ -176,6 +190,8 @@ struct Service {
     strangers_bodies: Arc<Semaphore>,
     /// Requests that may still be handled.
     requests: Arc<Semaphore>,
+    /// Lines about signatures that do not hold.
+    unauthentic: Flood,
 }
 
 impl HttpServer {

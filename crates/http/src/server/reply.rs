@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
+use twobox_core::handler::shorten;
+use twobox_core::meters::{Case, HttpOutcome};
 use twobox_core::ports::Answer;
 use twobox_core::wire::{
     ANSWER_TYPE, Asker, answer_status, encode_answer, encode_answers, encode_refusal, header,
@@ -56,19 +58,20 @@ impl Why {
         }
     }
 
-    fn outcome(self) -> &'static str {
+    /// What it is called, in answers and in figures.
+    fn outcome(self) -> HttpOutcome {
         match self {
-            Self::Malformed => "malformed",
-            Self::Unauthentic => "unauthentic",
-            Self::Stale => "stale",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::TimedOut => "timed_out",
-            Self::TooLarge => "too_large",
-            Self::Unsupported => "unsupported",
-            Self::Misdirected => "misdirected",
-            Self::Busy | Self::NoRoom => "busy",
-            Self::Unavailable => "unavailable",
+            Self::Malformed => HttpOutcome::Malformed,
+            Self::Unauthentic => HttpOutcome::Unauthentic,
+            Self::Stale => HttpOutcome::Stale,
+            Self::NotFound => HttpOutcome::NotFound,
+            Self::MethodNotAllowed => HttpOutcome::MethodNotAllowed,
+            Self::TimedOut => HttpOutcome::TimedOut,
+            Self::TooLarge => HttpOutcome::TooLarge,
+            Self::Unsupported => HttpOutcome::Unsupported,
+            Self::Misdirected => HttpOutcome::Misdirected,
+            Self::Busy | Self::NoRoom => HttpOutcome::Busy,
+            Self::Unavailable => HttpOutcome::Unavailable,
         }
     }
 
@@ -85,11 +88,19 @@ pub(super) struct Refusal {
     error: String,
 }
 
+impl Refusal {
+    /// What it is called in figures.
+    pub(super) fn outcome(&self) -> HttpOutcome {
+        self.why.outcome()
+    }
+}
+
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
         let Refusal { why, error } = refusal;
-        tracing::debug!(outcome = why.outcome(), error, "request refused");
-        let mut reply = Self::new(why.status(), encode_refusal(why.outcome(), &error));
+        let outcome = why.outcome().as_str();
+        tracing::debug!(outcome, error = shorten(&error), "request refused");
+        let mut reply = Self::new(why.status(), encode_refusal(outcome, &error));
         match why {
             Why::Busy | Why::NoRoom | Why::Unavailable => reply.retry_after_seconds = Some(1),
             Why::MethodNotAllowed => reply.allows_post = true,

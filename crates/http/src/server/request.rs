@@ -11,10 +11,11 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use hyper::{HeaderMap, Method, Request};
 use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::clock::BoxFuture;
+use twobox_core::meters::HttpOutcome;
 use twobox_core::ports::Answer;
 use twobox_core::signing::{Keyrings, Refused};
 use twobox_core::wire::{self, Asker, Parsed, Probe, header};
-use twobox_core::{Destination, Error, Live, Message, crash_point};
+use twobox_core::{Destination, Error, Live, Message, MessageId, Source, crash_point, one_line};
 
 use super::Service;
 use super::body::Read;
@@ -73,9 +74,13 @@ impl Service {
         match self.answer(request, connection.is_proved()).await {
             Ok(reply) => {
                 connection.prove();
+                self.server.meters.http.requests.one(HttpOutcome::Answered);
                 reply
             }
-            Err(refusal) => refusal.into(),
+            Err(refusal) => {
+                self.server.meters.http.requests.one(refusal.outcome());
+                refusal.into()
+            }
         }
     }
 
@@ -142,7 +147,9 @@ impl Service {
         let Some(keyrings) = self.keyrings() else { return Ok(reply) };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
-        let asker = Asker::of_probe(&keyrings, probe, self.server.clock.now()).map_err(refused)?;
+        let (source, now) = (probe.link.source.clone(), self.server.clock.now());
+        let asker =
+            Asker::of_probe(&keyrings, probe, now).map_err(|why| self.unauthentic(&source, None, why))?;
         self.check_destination(asker.destination())?;
         Ok(reply.signed(&asker))
     }
@@ -160,11 +167,25 @@ impl Service {
     ) -> Result<Asker<'k>, Refusal> {
         let Some(first) = parsed.first() else { return Err(Why::Malformed.because("no message")) };
         let asker = match keyrings {
-            Some(keyrings) => Asker::of(keyrings, parsed, self.server.clock.now()).map_err(refused)?,
+            Some(keyrings) => Asker::of(keyrings, parsed, self.server.clock.now()).map_err(|why| {
+                let Message { source, id, .. } = &first.message;
+                self.unauthentic(source, Some(id), why)
+            })?,
             None => Asker::unsigned(first),
         };
         parsed.iter().try_for_each(|parsed| self.check_destination(&parsed.message.destination))?;
         Ok(asker)
+    }
+
+    /// Says that a signature does not hold: who it claims to be from, and of a batch the first message.
+    fn unauthentic(&self, source: &Source, id: Option<&MessageId>, why: Refused) -> Refusal {
+        if why != Refused::MixedKeys
+            && let Some(left_out) = self.unauthentic.room(self.server.clock.monotonic())
+        {
+            let (source, message_id, error) = (source.as_str(), id.map(MessageId::as_str), why.to_string());
+            tracing::warn!(source, message_id, error, left_out, "HMAC verification failed");
+        }
+        refused(why)
     }
 
     fn check_destination(&self, destination: &Destination) -> Result<(), Refusal> {
@@ -192,7 +213,7 @@ impl Service {
             Ok(answers) if answers.len() == count => Ok(answers),
             Ok(_) => Err(Why::Unavailable.because("the receiver answered another number of messages")),
             Err(error) => {
-                tracing::warn!(error = %error.chain(), "the receiver cannot answer");
+                tracing::warn!(error = one_line(&error), "the receiver cannot answer");
                 Err(Why::Unavailable.because("the receiver's store cannot answer now"))
             }
         }

@@ -279,7 +279,7 @@ fn notice(
     let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now, token: None };
     if insert(tx, peer, key, &seen, hash, now)? {
         crash_point!("dedup.noticed");
-        tracing::debug!(source = %key.source, message_id = %key.id, "not processed before");
+        tracing::debug!(source = key.source.as_str(), message_id = key.id.as_str(), "not processed before");
         return Ok(Noticed { status: InboxStatus::Seen, differs: false });
     }
     let known = tx.note(record(tx.connection, tx.sql, peer, key.id.as_str()), "read an inbox row")?;
@@ -296,6 +296,6 @@ fn notice(
         tx.execute(&tx.sql.inbox_touch, params![row, now.as_micros(), algorithm, bytes])?;
     }
     let (source, id, status) = (&key.source, &key.id, known.status.as_str());
-    tracing::debug!(%source, message_id = %id, status, "known");
+    tracing::debug!(source = source.as_str(), message_id = id.as_str(), status, "known");
     Ok(Noticed { status: known.status, differs })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 use twobox_core::config::CLOCK_SKEW_MAX;
 use twobox_core::handler::shorten;
+use twobox_core::panics::InHandler;
 use twobox_core::ports::{Answer, ContentHash, Delivery, InboxRecord, InboxStatus, Treatment};
 use twobox_core::wire::check_content_type;
 use twobox_core::{
@@ -261,7 +262,10 @@ pub(crate) fn run(
     tx: &mut SqliteTx<'_>,
     message: &Message,
 ) -> HandlerResult<Response> {
-    let result = as_user_code(tx, |tx| catch_unwind(AssertUnwindSafe(|| handler.call(tx, message))));
+    let result = as_user_code(tx, |tx| {
+        let _inside = InHandler::enter();
+        catch_unwind(AssertUnwindSafe(|| handler.call(tx, message)))
+    });
     let response = result.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")))?;
     tx.check()?; // swallowing an SQL error cannot commit half an effect (S4)
     Ok(response)

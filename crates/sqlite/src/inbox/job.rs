@@ -8,7 +8,7 @@ use rusqlite::params;
 use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, KeyGate};
-use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant};
+use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant, one_line};
 
 use super::SqliteHandler;
 use super::handle::Handle;
@@ -210,7 +210,7 @@ impl Job for ProcessJob {
         }
         crash_point!("inbox.before-commit");
         if let Err(error) = self.flush(tx) {
-            tracing::warn!(error = %error.chain(), "cannot count inbox messages");
+            tracing::warn!(error = one_line(&error), "cannot count inbox messages");
         }
         self.progress()
     }

@@ -161,7 +161,7 @@ impl Sqlite {
         let values = params![take.source.as_str(), take.owner, now.as_micros()];
         let owners = tx.query(&tx.sql.owners, values, |row| row.get_lossy(0))?;
         for owner in owners.into_iter().flatten().filter(|owner| self.is_dead(owner)) {
-            tracing::info!(%owner, source = %take.source, "the owner of lanes is dead; taking over");
+            tracing::info!(owner, source = take.source.as_str(), "the owner of lanes is dead; taking over");
             tx.execute(&tx.sql.free_lanes, params![take.source.as_str(), owner, now.as_micros()])?;
             crash_point!("lanes.freed");
         }

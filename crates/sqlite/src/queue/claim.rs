@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 use twobox_core::lifecycle::{Event, Next, Reason, Standing, State, step};
-use twobox_core::ports::{Claim, Claimed, MessageKey, Queue, WorkLease};
+use twobox_core::ports::{Claim, Claimed, MessageKey, Queue, QueueStore, WorkLease};
 use twobox_core::{Message, Result, Timestamp, crash_point, mutant};
 
 use super::keys::{self, Ended};
@@ -63,8 +63,8 @@ pub(super) fn claim(
         }
     }
     crash_point!("queue.claimed");
-    let store = db.path().display();
-    tracing::debug!(%store, consumer = %queue.consumer, messages = claimed.len(), "claimed");
+    let (consumer, messages) = (queue.consumer.as_str(), claimed.len());
+    tracing::debug!(store = db.store_name(), consumer, messages, "claimed");
     Ok(claimed)
 }
 

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{Handled, Job as Claimed, OwnerToken, Queue};
-use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant};
+use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant, one_line};
 
 use super::settle::{Tally, die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
@@ -134,7 +134,7 @@ impl Job for HandleJob {
         }
         crash_point!("queue.before-commit");
         if let Err(error) = self.tally.write(tx) {
-            tracing::warn!(error = %error.chain(), "cannot count queued messages");
+            tracing::warn!(error = one_line(&error), "cannot count queued messages");
         }
         self.progress()
     }

@@ -10,6 +10,7 @@ mod settle;
 
 use std::time::Duration;
 
+use twobox_core::meters::MESSAGES;
 use twobox_core::ports::{
     Claim, Claimed, ContentHash, DeadWork, Enqueued, Handled, Job, MessageKey, OwnerToken, Queue, QueueStore,
     Replayed, Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
@@ -38,10 +39,11 @@ impl QueueStore for Sqlite {
         put.hash.get_or_insert_with(|| ContentHash::sha256(message.payload.sha256()));
         let enqueued = self.write(Class::Synced, move |tx| enqueue::enqueue(&db, tx, &queue, &put)).await?;
         tracing::info!(
-            store = %self.path().display(),
-            topic = %message.endpoint,
-            source = %message.source,
-            message_id = %message.id,
+            target: MESSAGES,
+            store = self.store_name(),
+            source = message.source.as_str(),
+            endpoint = message.endpoint.as_str(),
+            message_id = message.id.as_str(),
             outcome = ?enqueued,
             "queued"
         );

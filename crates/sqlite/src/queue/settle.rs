@@ -7,7 +7,7 @@ use rusqlite::params;
 use twobox_core::handler::shorten;
 use twobox_core::lifecycle::{Event, Next, Reason, Standing, State, Step, step};
 use twobox_core::message::JSON;
-use twobox_core::ports::{HeadPolicy, InboxStatus, LEASE_MAX, OwnerToken, Queue, WorkLease};
+use twobox_core::ports::{HeadPolicy, InboxStatus, LEASE_MAX, OwnerToken, Queue, QueueStore, WorkLease};
 use twobox_core::{Response, Result, Timestamp, crash_point};
 
 use super::claim::CRASHED;
@@ -209,7 +209,8 @@ pub(super) fn bury(
     crash_point!("queue.buried");
     tx.execute(&tx.sql.queue_bury_row, params![item, status.as_str(), now, error])?;
     Counts { died: 1, dead: 1, queued: -i64::from(*queued), ..Counts::default() }.write(tx, peer)?;
-    tracing::warn!(item, %reason, attempts, "a queued message is a dead letter now");
+    let (reason, attempt) = (reason.as_str(), attempts);
+    tracing::warn!(item, reason, attempt, error, "a queued message is a dead letter now");
     Ok(())
 }
 
@@ -269,8 +270,8 @@ pub(super) fn reap(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, limit: usi
         tx.note_work();
     }
     if !overdue.is_empty() {
-        let (store, messages) = (db.path().display(), overdue.len());
-        tracing::info!(%store, consumer = %queue.consumer, messages, "took leases back that were over");
+        let (store, consumer, messages) = (db.store_name(), queue.consumer.as_str(), overdue.len());
+        tracing::info!(store, consumer, messages, "took leases back that were over");
     }
     Ok(overdue.len() as u64)
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
-use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
+use twobox_core::handler::shorten;
+use twobox_core::meters::{StoreMeters, Trouble};
+use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::job::{Budget, Class, Progress};
 use super::queue::Queued;
 use crate::connection::set_synchronous;
 use crate::error::wrap;
 use crate::guard::{Guard, Inside};
-use crate::options::Durability;
+use crate::options::{Durability, Options};
 use crate::shared::Shared;
 use crate::tx::{Kept, News, SqliteTx};
 
@@ -107,7 +109,10 @@ impl Core {
             outcome = self.run_again(&mut jobs, &mut ran, error);
         }
         let mut rest = match outcome {
-            Ok(()) => self.answer(ran),
+            Ok(()) => {
+                self.meters().group.saw(ran.len() as u64, 1);
+                self.answer(ran)
+            }
             Err(Failure::Refused(error)) => {
                 answer_all(ran.into_iter().map(|(queued, _)| queued).chain(jobs.drain(..)), &error);
                 VecDeque::new()
@@ -136,6 +141,7 @@ impl Core {
             return Ok(());
         }
         self.careful = CAREFUL_GROUPS;
+        self.meters().groups_again.one();
         crash_point!("writer.before-run-again");
         for (mut queued, _) in ran.drain(..).rev() {
             queued.job.rolled_back();
@@ -174,7 +180,11 @@ impl Core {
                 .and_then(|()| barrier(&open.connection))
                 .map_err(wrap("sync"))?;
             crash_point!("writer.before-lazy-sync");
-            open.guard.commit(&open.connection).map_err(wrap("sync"))
+            let start = self.shared.options.clock.monotonic();
+            open.guard.commit(&open.connection).map_err(wrap("sync"))?;
+            let took = self.shared.options.clock.monotonic().saturating_sub(start);
+            self.shared.options.meters.store.synced.took(took, 1);
+            Ok(())
         });
         match synced {
             Ok(()) => {
@@ -194,7 +204,10 @@ impl Core {
         let open = self.open.as_mut().expect("ready() has opened it");
         open.set_mode(mode).map_err(Failure::Refused)?;
         crash_point!("writer.before-begin");
-        open.guard.begin(&open.connection).map_err(wrap("begin a transaction")).map_err(Failure::Refused)?;
+        open.guard.begin(&open.connection).map_err(wrap("begin a transaction")).map_err(|error| {
+            note_trouble(options, &error);
+            Failure::Refused(error)
+        })?;
         crash_point!("writer.begun");
         let inside = Inside::enter();
         let budget = Budget {
@@ -217,7 +230,7 @@ impl Core {
             ran.push((queued, progress));
             if let Some(trouble) = trouble {
                 let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
-                tracing::error!(error = %trouble, "the database is in trouble");
+                note_trouble(options, &trouble);
                 // A damaged one is of no use to anybody; one that is full may still have room for the others.
                 let damaged = trouble.kind() == ErrorKind::Corrupt;
                 return Err(if damaged { Failure::Refused(trouble) } else { Failure::Spoilt(trouble) });
@@ -269,6 +282,10 @@ impl Core {
         self.commit_time = now.saturating_sub(start);
         self.groups += 1;
         match mode {
+            Durability::Full => self.meters().synced.took(self.commit_time, 1),
+            Durability::ProcessCrash => self.meters().unsynced.took(self.commit_time, 1),
+        }
+        match mode {
             Durability::Full => self.unsynced_since = None,
             Durability::ProcessCrash if classes.into_iter().any(|class| class != Class::Ephemeral) => {
                 crash_point!("writer.lazy-committed");
@@ -277,7 +294,7 @@ impl Core {
             Durability::ProcessCrash => {}
         }
         self.shared.check_file().map_err(|error| {
-            self.stopped = Some(error.to_string());
+            self.stop(error.to_string());
             Failure::Refused(error)
         })?;
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
@@ -316,7 +333,13 @@ impl Core {
         if let Some(open) = &self.open {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
         }
-        tracing::debug!(%error, jobs = ran.len(), "a shared transaction failed; running its members apart");
+        self.meters().groups_again.one();
+        let jobs = ran.len();
+        tracing::debug!(
+            error = one_line(error),
+            jobs,
+            "a shared transaction failed; running its members apart"
+        );
         for (at, (mut queued, _)) in ran.into_iter().enumerate() {
             if at > 0 {
                 crash_point!("writer.between-apart");
@@ -356,6 +379,7 @@ impl Core {
         let progress = queued.job.run(&mut tx, &budget);
         let (wrote, news) = (tx.wrote(), tx.take_news());
         if let Some(trouble) = tx.trouble() {
+            note_trouble(&self.shared.options, &trouble);
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Err(trouble);
         }
@@ -396,6 +420,19 @@ impl Core {
         rest
     }
 
+    /// Where the writer counts.
+    pub(super) fn meters(&self) -> &StoreMeters {
+        &self.shared.options.meters.store
+    }
+
+    /// Acknowledges nothing any more until the file is opened again.
+    pub(super) fn stop(&mut self, reason: String) {
+        let store = self.shared.opener.path.display().to_string();
+        tracing::error!(store, error = shorten(&reason), "stopped: nothing is acknowledged any more");
+        self.meters().stopped.set(1);
+        self.stopped = Some(reason);
+    }
+
     /// Closes the connection.
     pub(crate) fn close(&mut self) {
         self.open = None;
@@ -404,6 +441,14 @@ impl Core {
     /// Whether it is time to look at the size of the write-ahead log.
     pub(crate) fn is_time_to_look(&self) -> bool {
         self.groups.is_multiple_of(GROUPS_PER_LOOK)
+    }
+}
+
+/// Counts and tells that the database itself is in trouble, if it is.
+fn note_trouble(options: &Options, error: &Error) {
+    if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::ReadOnly | ErrorKind::Unavailable) {
+        options.meters.store.trouble.one(Trouble::from(error.kind()));
+        tracing::error!(error = one_line(error), "the database is in trouble");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use twobox_core::{Error, ErrorKind, Result, crash_point, mutant};
+use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::core::{Core, Open};
 use crate::connection::set_journal_mode;
@@ -29,7 +29,11 @@ impl Core {
 
     /// Throws the connection away: the kernel may have dropped pages and will claim success next time.
     pub(super) fn doubt(&mut self, error: &Error) {
-        tracing::error!(error = %error.chain(), "a commit failed; reopening the database before anything is acknowledged");
+        self.meters().doubts.one();
+        tracing::error!(
+            error = one_line(error),
+            "a commit failed; reopening the database before anything is acknowledged"
+        );
         self.shared.forget_recent();
         if mutant!(GoOnAfterFailedSync) {
             return;
@@ -45,12 +49,12 @@ impl Core {
         let shared = std::sync::Arc::clone(&self.shared);
         let _closed = shared.readers.close_all();
         crash_point!("recovery.closed");
-        shared.check_file().inspect_err(|error| self.stopped = Some(error.to_string()))?;
+        shared.check_file().inspect_err(|error| self.stop(error.to_string()))?;
         match bring_home(&shared) {
             Err(error) if error.kind() == ErrorKind::Busy => {
                 let reason = "a sync failed while another process holds the database open, so what is durable is \
                               unknown; stop all processes that use it, then start them again";
-                self.stopped = Some(reason.into());
+                self.stop(reason.into());
                 Err(Error::new(ErrorKind::Stopped, reason))
             }
             Err(error) => Err(error),
@@ -59,6 +63,7 @@ impl Core {
                 self.open = Some(Open::new(&shared)?);
                 crash_point!("recovery.reopened");
                 shared.next_epoch();
+                self.meters().reopened.one();
                 tracing::warn!("the database was reopened after a failed commit");
                 Ok(())
             }

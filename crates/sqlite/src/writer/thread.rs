@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use twobox_core::{Error, ErrorKind, Result, crash_point};
+use twobox_core::{Error, ErrorKind, Result, crash_point, one_line};
 
 use super::core::Core;
 use super::queue::{Queue, Queued};
@@ -169,7 +169,8 @@ impl Checkpointer {
             let copied = shared.readers.with_checkpointer(|connection| checkpoint(connection, "PASSIVE"));
             crash_point!("checkpoint.copied");
             if let Err(error) = copied {
-                tracing::warn!(error = %error.chain(), "cannot checkpoint");
+                shared.options.meters.store.checkpoints_failed.one();
+                tracing::warn!(error = one_line(&error), "cannot checkpoint");
                 // A failed sync inside a checkpoint is as bad as one inside a commit.
                 if error.kind() != ErrorKind::Busy {
                     shared.raise_doubt();
@@ -196,6 +197,7 @@ impl Core {
         let Some(open) = &self.open else { return false };
         let pages =
             open.guard.unguarded(|| checkpoint(&open.connection, "NOOP")).map_or(0, |look| look.pages);
+        self.meters().wal_pages.set(pages);
         pages > i64::from(self.shared.options.wal_pages_max)
     }
 

@@ -234,7 +234,8 @@ impl Builder {
             .payload_bytes_max(self.payload_bytes_max);
         let outbox = Outbox::new(self.db.clone(), stamp);
         let consumer = self.consumer.map_or_else(|| Ok(Consumer::from(&source)), Consumer::new)?;
-        let mut receiver = Receiver::builder(self.db.clone(), consumer.clone(), Arc::clone(&self.timer));
+        let mut receiver = Receiver::builder(self.db.clone(), consumer.clone(), Arc::clone(&self.timer))
+            .meters(&self.db.meters());
         let mut queue = Queue::new(consumer.clone());
         queue.head_policy = self.relay.head_policy;
         queue.retry = self.retry.unwrap_or(queue.retry);

@@ -76,7 +76,8 @@ impl Twobox {
         let relay = self.relay().expect("build() has checked the same options");
         let sweeper = Sweeper::new(self.db.clone(), Arc::clone(&self.timer))
             .plan(self.sweep.clone())
-            .interval(self.sweep_interval);
+            .interval(self.sweep_interval)
+            .meters(self.db.meters());
         let mut tasks =
             vec![tokio::spawn(relay.run(shutdown.clone())), tokio::spawn(sweeper.run(shutdown.clone()))];
         let worker = self.worker().expect("build() has checked the same options");
@@ -92,7 +93,8 @@ impl Twobox {
 
     pub(super) fn relay(&self) -> Result<Relay<Sqlite>> {
         let mut relay =
-            Relay::builder(self.db.clone(), self.source.clone(), Arc::clone(&self.timer), self.db.random());
+            Relay::builder(self.db.clone(), self.source.clone(), Arc::clone(&self.timer), self.db.random())
+                .meters(self.db.meters());
         for (destination, transport) in &self.destinations {
             relay = relay.destination(destination.clone(), Arc::clone(transport))?;
         }
@@ -109,7 +111,8 @@ impl Twobox {
     pub(super) fn worker(&self) -> Result<Option<Worker<Sqlite>>> {
         let mut worker =
             Worker::builder(self.db.clone(), self.queue.clone(), Arc::clone(&self.timer), &*self.db.random())
-                .options(self.worker.clone());
+                .options(self.worker.clone())
+                .meters(&self.db.meters());
         for (topic, handling) in &self.topics {
             worker = worker.topic(topic.clone(), handling.clone())?;
         }
@@ -144,8 +147,9 @@ impl Running {
     pub async fn shutdown(self) {
         self.handle.request();
         for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a part of the service failed");
+            // What a panic says may quote a payload, so only that there was one is told (S17).
+            if task.await.is_err() {
+                tracing::error!("a part of the service panicked");
             }
         }
     }
