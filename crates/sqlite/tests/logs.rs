@@ -3,13 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 use twobox_core::ports::{
     Claim, Claimed, DedupStore, Handled, HeadPolicy, Job, MessageKey, OwnerToken, Queue, QueueStore, Work,
 };
@@ -17,48 +14,10 @@ use twobox_core::{Consumer, Endpoint, Message, NewMessage, Refusal, Source, Stam
 use twobox_engine::worker::Handling;
 use twobox_engine::{Shutdown, SystemTimer, Worker};
 use twobox_sqlite::{Sqlite, SqliteHandler};
-use twobox_testkit::{ManualClock, eventually};
+use twobox_testkit::{Log, ManualClock, eventually};
 
 const SECRET: &str = "4111-1111-1111-1111";
 const LEASE: Duration = Duration::from_secs(30);
-
-/// Keeps every event of every level as one line.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(Level, String)>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-impl Log {
-    /// Whether there is a line of this level with all these words.
-    fn has(&self, level: Level, words: &[&str]) -> bool {
-        let lines = self.0.lock().unwrap();
-        lines.iter().any(|(of, line)| *of == level && words.iter().all(|word| line.contains(word)))
-    }
-}
 
 struct World {
     db: Sqlite,
@@ -110,8 +69,7 @@ async fn work_off(world: &World, log: &Log) {
 
 #[tokio::test]
 async fn ibx_107_ibx_108_ibx_109_ibx_110_ibx_111_ibx_112_ibx_113_ibx_127_what_is_logged_and_what_never_is() {
-    let log = Log::default();
-    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let log = Log::install();
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::default());
     let db = Sqlite::builder().clock(Arc::clone(&clock) as _).open(directory.path().join("boxes.db"));
@@ -142,6 +100,6 @@ async fn ibx_107_ibx_108_ibx_109_ibx_110_ibx_111_ibx_112_ibx_113_ibx_127_what_is
     assert!(matches!(world.handle(|error| Refusal::reject(error)).await, Handled::Died { .. }));
     assert!(log.has(Level::WARN, &["dead letter", "rejected"]));
     work_off(&world, &log).await;
-    let lines = log.0.lock().unwrap();
-    assert!(lines.iter().all(|(_, line)| !line.contains("4111")), "{lines:?}");
+    let lines = log.lines();
+    assert!(lines.iter().all(|line| !line.contains("4111")), "{lines:?}");
 }

@@ -5,6 +5,7 @@
 //! - [`VirtualClock`]: time that jumps to the next timer on a paused runtime, so a day takes no time.
 //! - [`SeededRandom`]: chance that repeats.
 //! - [`ScriptedTransport`]: answers as the test says, and remembers what it was given.
+//! - [`Log`]: everything the process logs, for a test to look at.
 //! - [`example`]: finds a program that a test starts as a process.
 //! - `disk` (feature `disk`): a disk for SQLite whose power can be cut at any step.
 //! - [`history`]: what happened in a run, and one judge of whether it kept the promise.
@@ -16,11 +17,13 @@ pub mod crash;
 #[cfg(feature = "disk")]
 pub mod disk;
 pub mod history;
+mod log;
 mod program;
 mod transport;
 mod wait;
 
 pub use crate::clock::{ManualClock, SeededRandom, VirtualClock};
+pub use crate::log::Log;
 pub use crate::program::example;
 pub use crate::transport::ScriptedTransport;
 pub use crate::wait::eventually;
