@@ -52,6 +52,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // What a panic says may quote a payload (S17).
+    twobox::withhold_panic_messages();
     let Arguments { command } = Arguments::parse();
     let ended =
         tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| runtime.block_on(run(command)));

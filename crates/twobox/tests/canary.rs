@@ -5,50 +5,15 @@
 
 use std::process::Command;
 
-use twobox_testkit::example;
+use twobox_testkit::{example, leaks};
 
-/// What all canaries begin with, beside what they are.
-const MARK: &str = "canary-";
-const KINDS: [&str; 5] = ["payload-7f3a", "header-91bc", "response-22de", "panic-c05e", "secret-000"];
-
-/// Ways in which a text can be shown without being read at once.
-fn disguises(canary: &str) -> Vec<String> {
-    let bytes = canary.as_bytes();
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let list = bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    // Of three ways in which base64 can cut a text, whole groups of the middle are the same wherever it stands.
-    let encoded = (0..3).map(|skip| base64(&bytes[skip..bytes.len() - (bytes.len() - skip) % 3]));
-    [canary.to_owned(), hex.to_uppercase(), hex, list].into_iter().chain(encoded).collect()
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |three: &[u8]| {
-        let bits = three.iter().fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte));
-        [18, 12, 6, 0].map(|shift| char::from(LETTERS[(bits >> shift & 63) as usize]))
-    };
-    bytes.chunks_exact(3).flat_map(group).collect()
-}
-
-/// Lines with a canary in them.
-fn leaks(said: &str) -> Vec<&str> {
-    let canaries: Vec<String> = KINDS.iter().flat_map(|kind| disguises(&format!("{MARK}{kind}"))).collect();
-    said.lines().filter(|line| canaries.iter().any(|canary| line.contains(canary.as_str()))).collect()
-}
-
-#[test]
-fn s17_a_canary_is_found_in_any_disguise() {
-    assert!(leaks("all is well, canary-like even").is_empty());
-    for leak in [
-        "error=\"cannot handle canary-payload-7f3a\"",
-        "b'Y2FuYXJ5LXBheWxvYWQtN2YzYQ=='",
-        "ImNhbmFyeS1wYXlsb2FkLTdmM2Ei",
-        "[99, 97, 110, 97, 114, 121, 45, 104, 101, 97, 100, 101, 114, 45, 57, 49, 98, 99]",
-        "63616e6172792d70616e69632d63303565",
-    ] {
-        assert_eq!(leaks(leak).len(), 1, "{leak}");
-    }
-}
+const CANARIES: [&str; 5] = [
+    "canary-payload-7f3a",
+    "canary-header-91bc",
+    "canary-response-22de",
+    "canary-panic-c05e",
+    "canary-secret-000",
+];
 
 #[test]
 fn s17_the_canaries_are_nowhere() {
@@ -57,7 +22,7 @@ fn s17_the_canaries_are_nowhere() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{err}\n{out}");
     for said in [&out, &err] {
-        let leaks = leaks(said);
+        let leaks = leaks(said, &CANARIES);
         assert!(leaks.is_empty(), "{leaks:#?}");
     }
     // It has said what it was to say, so that silence is no success.

@@ -5,6 +5,7 @@ mod answers;
 mod delivery;
 mod destinations;
 mod fake;
+mod figures;
 mod foreign;
 mod hostile;
 mod keys;

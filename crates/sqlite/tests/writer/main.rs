@@ -4,6 +4,7 @@
 
 mod control;
 mod enqueue;
+mod figures;
 mod fixture;
 mod group;
 mod load;

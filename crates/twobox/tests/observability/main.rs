@@ -6,6 +6,7 @@ mod dashboard;
 mod documented;
 mod flow;
 mod page;
+mod queue;
 mod sources;
 
 use std::path::PathBuf;
