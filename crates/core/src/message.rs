@@ -386,7 +386,7 @@ mod tests {
         message.headers.insert("authorization", "Bearer canary").unwrap();
         let shown = format!("{message:?}");
         assert!(shown.contains("authorization") && !shown.contains("canary"), "{shown}");
-        let error = Headers::from_json("{\"authorization\": [\"canary\"]}").unwrap_err();
+        let error = Headers::from_json("\"canary\"").unwrap_err();
         let damaged = Headers::from_json("canary").unwrap_err();
         assert!(!format!("{error:?}{damaged:?}").contains("canary"));
     }

@@ -106,7 +106,7 @@ fn wired() -> Result<(), BoxError> {
 
 fn errors() {
     println!("== errors");
-    say("headers", &Headers::from_json(&format!("{{\"a\": [\"{HEADER}\"]}}")));
+    say("headers", &Headers::from_json(&format!("\"{HEADER}\"")));
     say("refusal", &wire::parse_refusal(PAYLOAD.as_bytes()));
     say("envelope", &wire::parse(format!("{{\"payload\": {PAYLOAD}}}").as_bytes(), &Limits::default()));
     say(

@@ -16,6 +16,8 @@ pub(crate) struct Call {
     /// The text of an event, the name of a span.
     pub(crate) text: String,
     pub(crate) fields: BTreeSet<String>,
+    /// Whether it writes something by its `Display`.
+    pub(crate) displays: bool,
     /// Whether it comes once per message when all goes well.
     pub(crate) per_message: bool,
     pub(crate) place: String,
@@ -59,6 +61,7 @@ fn call(rest: &str, place: &str) -> Option<Call> {
         level: level.into(),
         text: text.trim_matches('"').into(),
         fields: fields.map(|field| field.split('=').next().unwrap().trim().to_owned()).collect(),
+        displays: arguments.iter().any(|argument| argument.starts_with('%') || argument.contains("= %")),
         per_message: arguments.iter().any(|argument| argument == "target: MESSAGES"),
         place: place.into(),
     })
@@ -97,6 +100,6 @@ fn calls_are_read_as_they_stand() {
     let rest = "warn!(\n    target: MESSAGES,\n    store = db.name(a, b),\n    message_id,\n    ?phase,\n    \"cut, (at last)\"\n);";
     let call = call(rest, "here").unwrap();
     assert_eq!((call.level.as_str(), call.text.as_str()), ("warn", "cut, (at last)"));
-    assert!(call.per_message);
+    assert!(call.per_message && !call.displays);
     assert_eq!(call.fields.into_iter().collect::<Vec<_>>(), ["?phase", "message_id", "store"]);
 }
