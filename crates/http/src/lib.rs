@@ -18,7 +18,7 @@ mod tls;
 mod url;
 
 pub use crate::client::{Call, ClientLimits, Http, HttpClient, Reply};
-pub use crate::server::{HttpServer, ServerLimits};
+pub use crate::server::{Front, HttpServer, ServerLimits, TurnedAway, Web, check_json};
 #[cfg(feature = "tls")]
 pub use crate::tls::{TlsIdentity, TlsRoots};
 

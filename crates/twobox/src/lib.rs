@@ -128,7 +128,9 @@ pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
 pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, prometheus, replay};
 #[cfg(feature = "http")]
-pub use twobox_http::{Call, ClientLimits, Http, HttpClient, HttpServer, Reply, ServerLimits};
+pub use twobox_http::{
+    Call, ClientLimits, Front, Http, HttpClient, HttpServer, Reply, ServerLimits, TurnedAway, Web, check_json,
+};
 #[cfg(feature = "tls")]
 pub use twobox_http::{TlsIdentity, TlsRoots};
 

@@ -6,6 +6,20 @@ use crate::Timestamp;
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
+impl Timestamp {
+    /// RFC 3339 in UTC with microseconds: `2026-02-14T12:00:00.000000Z`.
+    #[must_use]
+    pub fn to_rfc3339(self) -> String {
+        format(self)
+    }
+
+    /// Reads RFC 3339 in UTC. `None` if it is something else.
+    #[must_use]
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        parse(text)
+    }
+}
+
 /// `2026-02-14T12:00:00.000000Z`. Years that RFC 3339 cannot write get a sign and six digits, as in
 /// JavaScript: a clock that is so wrong is refused as stale rather than as unreadable.
 #[must_use]

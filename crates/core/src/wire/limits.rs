@@ -90,7 +90,8 @@ pub(super) fn depth_at_most(text: &[u8], max: usize) -> Result<()> {
 ///
 /// Right for JSON; for anything else it may be wrong, but then the parser refuses it anyway. Needed because
 /// raw values skip serde's own depth check, and whoever parses the payload later may not have one.
-pub(super) fn is_deeper(text: &[u8], max: usize) -> bool {
+#[must_use]
+pub fn is_deeper(text: &[u8], max: usize) -> bool {
     // Most texts have fewer brackets than levels are allowed, wherever they stand. `[` and `{` differ in one bit.
     if brackets(text) <= max {
         return false;

@@ -52,7 +52,7 @@ pub use self::exchange::{Asked, Asker};
 pub use self::instant::{format as format_instant, parse as parse_instant};
 pub use self::limits::{
     BATCH_EXTRA_BYTES, BATCH_ITEMS_MAX, DEPTH_MAX, ENVELOPE_EXTRA_BYTES, ENVELOPE_FIELDS_MAX, Limits,
-    RF_HEADER_BYTES_MAX, RF_HEADERS_MAX,
+    RF_HEADER_BYTES_MAX, RF_HEADERS_MAX, is_deeper,
 };
 pub use self::parse::{Parsed, parse, parse_batch, parse_plain};
 pub use self::payload::{Encoding, check_content_type};

@@ -15,27 +15,52 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
-use twobox_core::{crash_point, one_line};
+use twobox_core::meters::Meters;
+use twobox_core::one_line;
 
-use super::Service;
+use super::ServerLimits;
 use super::connections::{Connection, Connections, Phase, Place, Watched};
+use super::reply::Body;
+use super::socket::Socket;
 
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// After a failed accept (most likely there are too many files open) this long passes before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What answers the requests that arrive on connections.
+pub(super) trait Answering: Send + Sync + 'static {
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &Connection,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// What every connection needs to know.
+struct Site<A> {
+    socket: Socket,
+    limits: ServerLimits,
+    service: Arc<A>,
+}
+
 /// Serves until `shutdown` completes, then lets requests finish within the stated time (S20).
-pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static, ()>) {
-    let listener = match service.server.take_listener().await {
+pub(super) async fn serve<A: Answering>(
+    socket: Socket,
+    (limits, meters): (ServerLimits, Arc<Meters>),
+    service: Arc<A>,
+    mut shutdown: BoxFuture<'static, ()>,
+) {
+    let listener = match socket.take_listener().await {
         Ok(listener) => listener,
         Err(error) => {
-            let address = service.server.address.to_string();
+            let address = socket.address.to_string();
             tracing::error!(error = one_line(&error), address, "cannot listen again");
             return;
         }
     };
-    let connections = CutOnDrop(Arc::new(Connections::new(Arc::clone(&service.server.meters))));
+    let connections = CutOnDrop(Arc::new(Connections::new(Arc::clone(&meters))));
+    let site = Arc::new(Site { socket, limits, service });
     let connections = &connections.0;
     let (stop, stopping) = watch::channel(false);
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -44,11 +69,11 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            _ = look.tick() => connections.cut_overdue(&service.server.limits),
+            _ = look.tick() => connections.cut_overdue(&site.limits),
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match connections.enter(peer.ip(), &service.server.limits) {
-                    Some(place) => start(&service, stream, place, stopping.clone()),
-                    None => turned_away(&service, peer),
+                Ok((stream, peer)) => match connections.enter(peer.ip(), &site.limits) {
+                    Some(place) => start(&site, stream, place, stopping.clone()),
+                    None => turned_away(&meters, peer),
                 },
                 Err(error) => {
                     tracing::warn!(error = one_line(&error), "cannot accept connections");
@@ -61,27 +86,28 @@ pub(super) async fn serve(service: Arc<Service>, mut shutdown: BoxFuture<'static
     drop(listener); // newcomers are refused, rather than left waiting for somebody to accept them
     stop.send_replace(true);
     connections.cut_new();
-    let finished = tokio::time::timeout(service.server.limits.shutdown_timeout, connections.emptied()).await;
+    let finished = tokio::time::timeout(site.limits.shutdown_timeout, connections.emptied()).await;
     if finished.is_err() {
         connections.cut_all();
         connections.emptied().await;
     }
 }
 
-fn turned_away(service: &Service, peer: SocketAddr) {
-    service.server.meters.http.turned_away.one();
+fn turned_away(meters: &Meters, peer: SocketAddr) {
+    meters.http.turned_away.one();
     tracing::warn!(peer = peer.to_string(), "connection turned away: all others are at work");
 }
 
 /// Serves one stream, whoever accepted it, until either side ends it.
-pub(super) async fn serve_stream<S>(service: Arc<Service>, stream: S)
+pub(super) async fn serve_stream<A, S>(limits: ServerLimits, service: Arc<A>, stream: S)
 where
+    A: Answering,
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let connection = Arc::new(Connection::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
     // Nobody asks it to stop: whoever accepted the stream drops it.
     let (_running, stopping) = watch::channel(false);
-    talk(&service, stream, &connection, stopping).await;
+    talk(&limits, &service, stream, &connection, stopping).await;
 }
 
 /// Connections end with whoever serves them, also if that is simply dropped.
@@ -93,21 +119,26 @@ impl Drop for CutOnDrop {
     }
 }
 
-fn start(service: &Arc<Service>, stream: TcpStream, place: Place, stopping: watch::Receiver<bool>) {
-    let service = Arc::clone(service);
+fn start<A: Answering>(
+    site: &Arc<Site<A>>,
+    stream: TcpStream,
+    place: Place,
+    stopping: watch::Receiver<bool>,
+) {
+    let site = Arc::clone(site);
     tokio::spawn(async move {
         let connection = Arc::clone(&place.connection);
         tokio::select! {
             biased;
             () = connection.cut.notified() => {}
-            () = connected(service, stream, &connection, stopping) => {}
+            () = connected(&site, stream, &connection, stopping) => {}
         }
         drop(place);
     });
 }
 
-async fn connected(
-    service: Arc<Service>,
+async fn connected<A: Answering>(
+    site: &Site<A>,
     stream: TcpStream,
     connection: &Arc<Connection>,
     stopping: watch::Receiver<bool>,
@@ -115,23 +146,23 @@ async fn connected(
     // Answers are written whole; waiting for more to send would only delay them.
     let _: Result<(), _> = stream.set_nodelay(true);
     #[cfg(feature = "tls")]
-    if let Some(tls) = &service.server.tls {
+    if let Some(tls) = &site.socket.tls {
         match tls.accept(stream).await {
-            Ok(stream) => talk(&service, stream, connection, stopping).await,
+            Ok(stream) => talk(&site.limits, &site.service, stream, connection, stopping).await,
             Err(error) => tracing::debug!(error = one_line(&error), "no agreement on TLS"),
         }
         return;
     }
-    talk(&service, stream, connection, stopping).await;
+    talk(&site.limits, &site.service, stream, connection, stopping).await;
 }
 
-async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
-    service: &Arc<Service>,
+async fn talk<A: Answering, S: AsyncRead + AsyncWrite + Unpin>(
+    limits: &ServerLimits,
+    service: &Arc<A>,
     stream: S,
     connection: &Arc<Connection>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let limits = &service.server.limits;
     let io = TokioIo::new(Watched::new(stream, Arc::clone(connection)));
     let answering = service_fn(|request| answer(service, connection, request));
     let mut talking = pin!(
@@ -160,14 +191,13 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _: Result<_, _> = stopping.wait_for(|stop| *stop).await;
 }
 
-async fn answer(
-    service: &Arc<Service>,
+async fn answer<A: Answering>(
+    service: &Arc<A>,
     connection: &Connection,
     request: Request<Incoming>,
-) -> Result<Response<super::reply::Body>, Infallible> {
+) -> Result<Response<Body>, Infallible> {
     connection.enter(Phase::Busy);
-    let reply = service.handle(request, connection).await;
+    let response = service.answer(request, connection).await;
     connection.enter(Phase::Answering);
-    crash_point!("http.before-answer");
-    Ok(reply.into_response())
+    Ok(response)
 }

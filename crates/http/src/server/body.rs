@@ -9,8 +9,9 @@ use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::ServerLimits;
 use super::reply::{Refusal, Why};
-use super::{ServerLimits, Service};
+use super::room::Room;
 
 /// A body, and its share of the room for bodies.
 pub(super) struct Read {
@@ -18,18 +19,21 @@ pub(super) struct Read {
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-impl Service {
-    /// Reads a body of at most `bytes_max` bytes. Strangers have a room of their own.
-    pub(super) async fn read(&self, body: Incoming, bytes_max: usize, proved: bool) -> Result<Read, Refusal> {
-        if body.size_hint().lower() > bytes_max as u64 {
-            return Err(too_large(bytes_max));
-        }
-        let limits = &self.server.limits;
-        let bodies = if proved { &self.bodies } else { &self.strangers_bodies };
-        match tokio::time::timeout(limits.body_timeout, collect(body, bytes_max, limits, bodies)).await {
-            Ok(read) => read,
-            Err(_) => Err(Why::TimedOut.because("the body did not end in time")),
-        }
+/// Reads a body of at most `bytes_max` bytes.
+pub(super) async fn read(
+    body: Incoming,
+    bytes_max: usize,
+    limits: &ServerLimits,
+    room: &Room,
+    proved: bool,
+) -> Result<Read, Refusal> {
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large(bytes_max));
+    }
+    let reading = collect(body, bytes_max, limits, room.for_bodies(proved));
+    match tokio::time::timeout(limits.body_timeout, reading).await {
+        Ok(read) => read,
+        Err(_) => Err(Why::TimedOut.because("the body did not end in time")),
     }
 }
 

@@ -4,25 +4,36 @@ mod accept;
 mod body;
 mod connections;
 mod flood;
+mod front;
 mod limits;
 mod reply;
 mod request;
+mod room;
+mod socket;
 
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, ToSocketAddrs};
-use tokio::sync::Semaphore;
+use tokio::net::ToSocketAddrs;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::Meters;
 use twobox_core::ports::{Listen, Receive};
 use twobox_core::signing::Keyrings;
 use twobox_core::system::SystemClock;
-use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Result};
+use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Result, crash_point};
 
+use self::accept::Answering;
+use self::connections::Connection;
+use self::reply::Body;
+use self::room::Room;
+use self::socket::Socket;
+
+pub use self::front::{Front, TurnedAway, Web, check_json};
 pub use self::limits::ServerLimits;
 
 use self::flood::Flood;
@@ -30,16 +41,12 @@ use self::flood::Flood;
 /// Listens for messages by HTTP. It is bound at once, so that its address is known, and serves when it is started.
 #[derive(Clone)]
 pub struct HttpServer {
-    /// Taken by whoever serves, so that nothing listens any more once that has ended.
-    listener: Arc<Mutex<Option<TcpListener>>>,
-    address: SocketAddr,
+    socket: Socket,
     keyrings: Option<Live<Keyrings>>,
     names: Vec<Destination>,
     limits: ServerLimits,
     clock: Arc<dyn Clock>,
     meters: Arc<Meters>,
-    #[cfg(feature = "tls")]
-    tls: Option<tokio_rustls::TlsAcceptor>,
 }
 
 impl HttpServer {
@@ -61,19 +68,13 @@ impl HttpServer {
     }
 
     async fn bind(address: impl ToSocketAddrs, keyrings: Option<Live<Keyrings>>) -> Result<Self> {
-        let failed = |error| Error::new(ErrorKind::Unavailable, "cannot bind the address").with_source(error);
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
         Ok(Self {
-            listener: Arc::new(Mutex::new(Some(listener))),
-            address,
+            socket: Socket::bind(address).await?,
             keyrings,
             names: Vec::new(),
             limits: ServerLimits::default(),
             clock: Arc::new(SystemClock::default()),
             meters: Arc::default(),
-            #[cfg(feature = "tls")]
-            tls: None,
         })
     }
 
@@ -93,7 +94,7 @@ impl HttpServer {
     /// Where it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        self.socket.address
     }
 
     /// Takes messages for this destination too. Default: only those for the service's own name.
@@ -128,7 +129,7 @@ impl HttpServer {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, identity: &crate::TlsIdentity) -> Self {
-        self.tls = Some(identity.acceptor());
+        self.socket.tls = Some(identity.acceptor());
         self
     }
 
@@ -146,22 +147,14 @@ impl HttpServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        accept::serve_stream(self.service(name, receiver), stream)
+        accept::serve_stream(self.limits.clone(), self.service(name, receiver), stream)
     }
 
     fn service(&self, name: Destination, receiver: Arc<dyn Receive>) -> Arc<Service> {
         let mut server = self.clone();
         server.names.push(name);
-        let half =
-            || Arc::new(Semaphore::new((server.limits.bodies_bytes_max / 2).min(Semaphore::MAX_PERMITS)));
-        Arc::new(Service {
-            bodies: half(),
-            strangers_bodies: half(),
-            requests: Arc::new(Semaphore::new(server.limits.requests_max.min(Semaphore::MAX_PERMITS))),
-            server,
-            receiver,
-            unauthentic: Flood::default(),
-        })
+        let (room, unauthentic) = (Room::new(&server.limits), Flood::default());
+        Arc::new(Service { room, server, receiver, unauthentic })
     }
 }
 
@@ -172,7 +165,9 @@ impl Listen for HttpServer {
         receiver: Arc<dyn Receive>,
         shutdown: BoxFuture<'static, ()>,
     ) -> BoxFuture<'static, ()> {
-        Box::pin(accept::serve(self.service(name, receiver), shutdown))
+        let service = self.service(name, receiver);
+        let limited = (self.limits.clone(), Arc::clone(&self.meters));
+        Box::pin(accept::serve(self.socket.clone(), limited, service, shutdown))
     }
 
     fn check(&self) -> Result<()> {
@@ -184,31 +179,23 @@ impl Listen for HttpServer {
 struct Service {
     server: HttpServer,
     receiver: Arc<dyn Receive>,
-    /// Bytes of bodies that may still be kept of connections that have sent something good before.
-    bodies: Arc<Semaphore>,
-    /// Bytes of bodies that may still be kept of all others.
-    strangers_bodies: Arc<Semaphore>,
-    /// Requests that may still be handled.
-    requests: Arc<Semaphore>,
+    room: Room,
     /// Lines about signatures that do not hold.
     unauthentic: Flood,
 }
 
-impl HttpServer {
-    /// The socket to listen on: the one that was bound, or, if that was served already, another on the same address.
-    async fn take_listener(&self) -> std::io::Result<TcpListener> {
-        let bound = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match bound {
-            Some(listener) => Ok(listener),
-            None => TcpListener::bind(self.address).await,
-        }
+impl Answering for Service {
+    async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Response<Body> {
+        let reply = self.handle(request, connection).await;
+        crash_point!("http.before-answer");
+        reply.into_response()
     }
 }
 
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer")
-            .field("address", &self.address)
+            .field("address", &self.socket.address)
             .field("signed", &self.keyrings.is_some())
             .field("limits", &self.limits)
             .finish_non_exhaustive()

@@ -89,6 +89,10 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    pub(super) fn why(&self) -> Why {
+        self.why
+    }
+
     /// What it is called in figures.
     pub(super) fn outcome(&self) -> HttpOutcome {
         self.why.outcome()

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use hyper::{HeaderMap, Method, Request};
-use tokio::sync::OwnedSemaphorePermit;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::HttpOutcome;
 use twobox_core::ports::Answer;
@@ -18,25 +16,17 @@ use twobox_core::wire::{self, Asker, Parsed, Probe, header};
 use twobox_core::{Destination, Error, Live, Message, MessageId, Source, crash_point, one_line};
 
 use super::Service;
-use super::body::Read;
+use super::body::{self, Read};
 use super::connections::Connection;
 use super::reply::{Refusal, Reply, Why};
+use super::room::{Held, TURN_WAIT};
 use crate::{RECEIVE, RECEIVE_BATCH};
-
-/// How long a request waits for its turn.
-const TURN_WAIT: Duration = Duration::from_secs(1);
 
 /// How many messages a route takes at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Route {
     One,
     Batch,
-}
-
-/// What a request uses up until the receiver is done with it.
-struct Held {
-    _turn: OwnedSemaphorePermit,
-    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// A receiver at work. If nobody waits for it any more, because the sender has hung up or time is up, it goes on in a
@@ -87,18 +77,14 @@ impl Service {
     async fn answer(&self, request: Request<Incoming>, proved: bool) -> Result<Reply, Refusal> {
         let route = route(&request)?;
         let (head, body) = request.into_parts();
-        check_head(&head.headers)?;
+        super::check_json(&head.headers).map_err(|why| Why::Unsupported.because(why))?;
         let limits = &self.server.limits;
         let bytes_max = match route {
             Route::One => limits.wire.envelope_bytes,
             Route::Batch => limits.wire.batch_bytes,
         };
-        let Read { bytes, room } = self.read(body, bytes_max, proved).await?;
-        let turn = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.requests).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            return Err(Why::Busy.because("too many requests are being handled"));
-        };
-        let held = Held { _turn: turn, _room: room };
+        let Read { bytes, room } = body::read(body, bytes_max, limits, &self.room, proved).await?;
+        let held = self.room.turn(room).await?;
         match route {
             Route::One => self.one(&head.headers, &bytes, held).await,
             Route::Batch => self.batch(&head.headers, &bytes, held).await,
@@ -237,19 +223,6 @@ fn route(request: &Request<Incoming>) -> Result<Route, Refusal> {
         return Ok(route);
     }
     Err(Why::MethodNotAllowed.because("this path takes only POST"))
-}
-
-/// Refuses what would have to be unpacked or guessed before it could be limited (S16).
-fn check_head(headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if text(&CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        return Err(Why::Unsupported.because("compressed bodies are not taken: send it as it is"));
-    }
-    let essence = text(&CONTENT_TYPE).and_then(|of| of.split(';').next()).unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    Err(Why::Unsupported.because("the content type is not application/json"))
 }
 
 fn malformed(error: &Error) -> Refusal {

@@ -102,6 +102,12 @@ impl Inbox {
         Self { db, source, queue, payload_bytes_max }
     }
 
+    /// The name under which messages are deduplicated.
+    #[must_use]
+    pub fn consumer(&self) -> &crate::Consumer {
+        &self.queue.consumer
+    }
+
     /// Whether a message has been processed; if it is not known, it is noted as seen.
     ///
     /// # Errors
