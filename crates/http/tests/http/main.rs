@@ -7,6 +7,7 @@ mod destinations;
 mod fake;
 mod figures;
 mod foreign;
+mod front;
 mod hostile;
 mod keys;
 mod plain;
