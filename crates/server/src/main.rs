@@ -1,10 +1,11 @@
 //! The `twobox` program.
 
+mod admin;
+mod api;
 mod config;
 mod demo;
 mod logging;
 mod manual;
-#[expect(dead_code, reason = "the interface for operators is served from it")]
 mod node;
 mod serve;
 

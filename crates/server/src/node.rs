@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use twobox::{Destination, Inbox, Outbox, Source, Sqlite};
 use twobox_core::Live;
 
-use crate::config::Secret;
+use crate::admin::Tokens;
 
 /// A running node, as its API sees it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -37,15 +37,6 @@ pub(crate) struct AdminSettings {
     /// Values of the `Host` header that are accepted beside the address listened on and `localhost`.
     pub(crate) hosts: Vec<String>,
     pub(crate) limits: AdminLimits,
-}
-
-/// Bearer tokens of the API. Without any, nobody may do anything.
-#[derive(Debug, Default)]
-pub(crate) struct Tokens {
-    /// Those that may look.
-    pub(crate) read: Vec<Secret>,
-    /// Those that may look and change.
-    pub(crate) write: Vec<Secret>,
 }
 
 /// What the API accepts from outside (S16).

@@ -217,9 +217,9 @@ impl Check<'_> {
 
     fn admin(&mut self) {
         let admin = &self.loaded.config.admin;
-        let any = [&admin.read_token_env, &admin.write_token_env].iter().any(|name| !name.is_empty())
-            || admin.read_token_file.is_some()
-            || admin.write_token_file.is_some();
+        let variables = [&admin.read_token_env, &admin.write_token_env, &admin.send_token_env];
+        let files = [&admin.read_token_file, &admin.write_token_file, &admin.send_token_file];
+        let any = variables.iter().any(|name| !name.is_empty()) || files.iter().any(|file| file.is_some());
         if admin.listen.is_some() && !any {
             self.blame(
                 "admin.listen",

@@ -153,6 +153,8 @@ section! {
         read_token_file: Option<PathBuf> = None,
         write_token_env: String = String::new(),
         write_token_file: Option<PathBuf> = None,
+        send_token_env: String = String::new(),
+        send_token_file: Option<PathBuf> = None,
         hosts: Vec<String> = Vec::new(),
         connections_max: usize = 64,
         requests_max: usize = 16,

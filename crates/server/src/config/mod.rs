@@ -24,7 +24,6 @@ use clap::{Args, Subcommand};
 
 pub(crate) use self::keys::{Config, Log, LogFormat, entries};
 pub(crate) use self::load::{Fault, Loaded};
-pub(crate) use self::secret::Secret;
 pub(crate) use self::secrets::Secrets;
 
 use self::load::{FILE_VARIABLE, Outside};

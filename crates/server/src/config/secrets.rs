@@ -9,7 +9,7 @@ use twobox_core::Source;
 use super::keys::{self, Config};
 use super::load::{Fault, Loaded};
 use super::secret::Secret;
-use crate::node::Tokens;
+use crate::admin::{Scope, Token, Tokens};
 
 /// The fewest bytes of a token: it is guessed over the network, by anybody who reaches the port.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -28,7 +28,8 @@ impl Config {
     pub(super) fn secret_variables(&self) -> Vec<&str> {
         let keys = self.destinations.values().flat_map(|destination| &destination.keys);
         let keys = keys.chain(self.sources.values().flat_map(|source| &source.keys));
-        let tokens = [&self.admin.read_token_env, &self.admin.write_token_env];
+        let admin = &self.admin;
+        let tokens = [&admin.read_token_env, &admin.write_token_env, &admin.send_token_env];
         keys.map(|key| &*key.secret_env).chain(tokens.map(String::as_str)).collect()
     }
 }
@@ -113,31 +114,66 @@ impl Reading<'_> {
 
     fn tokens(&mut self) -> Tokens {
         let admin = &self.loaded.config.admin;
-        Tokens {
-            read: self.token("read", &admin.read_token_env, admin.read_token_file.as_deref()),
-            write: self.token("write", &admin.write_token_env, admin.write_token_file.as_deref()),
-        }
+        let scopes = [
+            (Scope::Read, &admin.read_token_env, &admin.read_token_file),
+            (Scope::Write, &admin.write_token_env, &admin.write_token_file),
+            (Scope::Send, &admin.send_token_env, &admin.send_token_file),
+        ];
+        scopes
+            .into_iter()
+            .flat_map(|(scope, variable, file)| self.of_scope(scope, variable, file.as_deref()))
+            .collect()
     }
 
-    fn token(&mut self, scope: &str, variable: &str, file: Option<&Path>) -> Vec<Secret> {
+    /// The tokens of one scope: one per line, perhaps after a name.
+    fn of_scope(&mut self, scope: Scope, variable: &str, file: Option<&Path>) -> Vec<Token> {
         let kind = if file.is_some() { "file" } else { "env" };
-        let path = format!("admin.{scope}_token_{kind}");
-        match Secret::read(variable, file) {
-            Ok(Some(token)) if token.bytes().len() < TOKEN_BYTES_MIN => {
-                let text =
-                    format!("the token is shorter than {TOKEN_BYTES_MIN} characters: choose one at random");
-                self.blame(&path, text);
-                Vec::new()
-            }
-            Ok(token) => token.into_iter().collect(),
+        let path = format!("admin.{}_token_{kind}", scope.as_str());
+        let secret = match Secret::read(variable, file) {
+            Ok(Some(secret)) => secret,
+            Ok(None) => return Vec::new(),
             Err(text) => {
                 self.blame(&path, text);
-                Vec::new()
+                return Vec::new();
             }
-        }
+        };
+        let lines = secret.bytes().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let tokens = lines.filter(|line| !line.is_empty()).map(|line| token(line, scope));
+        let tokens: Result<Vec<Token>, String> = tokens.collect();
+        tokens.map_err(|text| self.blame(&path, text)).unwrap_or_default()
     }
 
     fn blame(&mut self, path: &str, text: String) {
         self.faults.push(self.loaded.fault(path, text));
+    }
+}
+
+fn token(line: &[u8], scope: Scope) -> Result<Token, String> {
+    let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let (name, secret) = match words.as_slice() {
+        [secret] => (scope.as_str(), *secret),
+        [name, secret] => (str::from_utf8(name).map_err(|_| "the name of a token is not UTF-8")?, *secret),
+        _ => return Err("a line holds more than a name and a token: leave out what is too much".into()),
+    };
+    if secret.len() < TOKEN_BYTES_MIN {
+        return Err(format!("the token is shorter than {TOKEN_BYTES_MIN} characters: choose one at random"));
+    }
+    Ok(Token::new(name, secret, [scope]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s17_a_line_is_a_token_perhaps_with_a_name_and_is_never_shown() {
+        let named = format!("{:?}", token(b"alice 0123456789abcdef", Scope::Read).unwrap());
+        assert!(named.contains("alice") && !named.contains("0123"), "{named}");
+        let plain = format!("{:?}", token(b"0123456789abcdef", Scope::Send).unwrap());
+        assert!(plain.contains("send") && !plain.contains("0123"), "{plain}");
+        for wrong in [&b"alice short"[..], b"short", b"a b 0123456789abcdef"] {
+            let error = token(wrong, Scope::Write).unwrap_err();
+            assert!(!error.contains("0123"), "{error}");
+        }
     }
 }

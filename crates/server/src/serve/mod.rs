@@ -5,6 +5,7 @@
 
 mod hand_over;
 mod notify;
+mod operators;
 mod reload;
 mod running;
 mod target;

@@ -50,6 +50,8 @@ fn without_secrets(config: &Config) -> Config {
     config.admin.read_token_file = None;
     config.admin.write_token_env.clear();
     config.admin.write_token_file = None;
+    config.admin.send_token_env.clear();
+    config.admin.send_token_file = None;
     config
 }
 

@@ -8,9 +8,10 @@ use twobox::{Destination, Http, HttpServer, Sqlite, TlsIdentity, TlsRoots, Twobo
 use twobox_core::Live;
 
 use super::hand_over::HandOver;
+use super::operators::Operators;
 use crate::Result;
+use crate::admin::Tokens;
 use crate::config::{Config, Secrets};
-use crate::node::Tokens;
 
 /// A node, from its start to its end.
 pub(super) struct Running {
@@ -21,6 +22,7 @@ pub(super) struct Running {
     pub(super) transports: BTreeMap<String, Http>,
     pub(super) server: Option<HttpServer>,
     pub(super) tokens: Live<Tokens>,
+    operators: Option<Operators>,
 }
 
 impl Running {
@@ -33,15 +35,24 @@ impl Running {
             None => None,
         };
         let service = service(&config, &db, &transports, server.as_ref())?;
-        let parts = service.start();
         let tokens = Live::new(secrets.tokens);
-        Ok(Self { config, service, parts, transports, server, tokens })
+        // Before anything runs: a port that is taken is an error at the start.
+        let listening = Operators::bind(&config).await?;
+        let parts = service.start();
+        let operators = listening
+            .map(|listener| Operators::start(&config, &db, &service, listener, tokens.clone()))
+            .transpose()?;
+        Ok(Self { config, service, parts, transports, server, tokens, operators })
     }
 
     /// Finishes or gives back what is in flight, and closes the database. Whether it was finished in time (S20).
     pub(super) async fn stop(self) -> bool {
         let timeout = self.config.node.stop_timeout;
         let stopping = async move {
+            // First those who ask for more.
+            if let Some(operators) = self.operators {
+                operators.stop().await;
+            }
             self.parts.shutdown().await;
             // Closing waits for the writer, which is a thread.
             let closing = tokio::task::spawn_blocking(move || drop(self.service));
@@ -55,7 +66,8 @@ impl fmt::Display for Running {
     /// What a script that has started the node may want to know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "name={}", self.config.node.name)?;
-        self.server.iter().try_for_each(|server| write!(f, " listen={}", server.local_addr()))
+        self.server.iter().try_for_each(|server| write!(f, " listen={}", server.local_addr()))?;
+        self.operators.iter().try_for_each(|operators| write!(f, " admin={}", operators.address))
     }
 }
 
