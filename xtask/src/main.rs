@@ -12,6 +12,7 @@ mod metadata;
 mod mutants;
 mod prove;
 mod requirements;
+mod schemathesis;
 mod test;
 mod tidy;
 
@@ -28,8 +29,10 @@ Chores of the Twobox workspace.
 Usage: cargo xtask <command>
 
 Commands:
-  test [-- ARGS]  all tests, doctests included, then every example against its expected.txt;
-                  ARGS go to the test binaries, for instance a part of a test's name
+  test [--offline] [-- ARGS]
+                  all tests, doctests included, then every example against its expected.txt, then schemathesis, which is
+                  installed from the Python package index unless it is there: --offline leaves it out;
+                  ARGS go to the test binaries, for instance a part of a test's name, and leave it out too
   check           format, lints, docs, each feature alone, and tidy
   fuzz [--seconds N] [--target NAME] [--json]
                   fuzzes everything that reads input from outside, guided by coverage; 60 s in all unless told;
@@ -38,6 +41,7 @@ Commands:
   prove [--minutes N]
                   every harness for so long (10 minutes unless said otherwise), and a report
   mutants [NAME]  planted bugs, and which harness finds each of them
+  openapi         writes docs/openapi.json anew, from the code
   requirements [--brief | --json]
                   every requirement with the tests that name it; fails if one has neither a test nor a reason;
                   --brief shows the counts and what is wrong
@@ -47,12 +51,13 @@ Commands:
 #[derive(Debug, PartialEq)]
 enum Command {
     Help,
-    Test(Vec<String>),
+    Test(test::Options),
     Check,
     Fuzz(fuzz::Options),
     Tidy,
     Prove(prove::Options),
     Mutants(Vec<String>),
+    OpenApi,
     Requirements(requirements::Format),
 }
 
@@ -75,8 +80,7 @@ fn parse(arguments: &[String]) -> Option<Command> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] | ["help" | "--help" | "-h"] => Some(Command::Help),
-        ["test"] => Some(Command::Test(Vec::new())),
-        ["test", "--", ..] => Some(Command::Test(arguments[2..].to_vec())),
+        ["test", ..] => test::Options::parse(&words[1..]).map(Command::Test),
         ["check"] => Some(Command::Check),
         ["fuzz", ..] => fuzz::Options::parse(&words[1..]).map(Command::Fuzz),
         ["tidy"] => Some(Command::Tidy),
@@ -86,6 +90,7 @@ fn parse(arguments: &[String]) -> Option<Command> {
             Some(Command::Prove(prove::Options { minutes }))
         }
         ["mutants", ..] => Some(Command::Mutants(arguments[1..].to_vec())),
+        ["openapi"] => Some(Command::OpenApi),
         ["requirements", ..] => requirements::Format::parse(&words[1..]).map(Command::Requirements),
         _ => None,
     }
@@ -97,12 +102,13 @@ fn run(command: &Command) -> Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        Command::Test(arguments) => test::run(root(), arguments),
+        Command::Test(options) => test::run(root(), options),
         Command::Check => check::run(root()),
         Command::Fuzz(options) => fuzz::run(root(), options),
         Command::Tidy => tidy::run(root()),
         Command::Prove(options) => prove::run(root(), *options),
         Command::Mutants(names) => mutants::run(root(), names),
+        Command::OpenApi => schemathesis::rewrite_document(root()),
         Command::Requirements(format) => requirements::run(root(), *format),
     }
 }
@@ -127,9 +133,14 @@ mod tests {
 
     #[test]
     fn arguments_after_the_dashes_belong_to_the_tests() {
-        let expected = vec!["relay".to_owned(), "--nocapture".to_owned()];
-        assert_eq!(parsed("test -- relay --nocapture"), Some(Command::Test(expected)));
-        assert_eq!(parsed("test"), Some(Command::Test(Vec::new())));
+        let options = |is_offline, arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            Some(Command::Test(test::Options { is_offline, arguments }))
+        };
+        assert_eq!(parsed("test -- relay --nocapture"), options(false, &["relay", "--nocapture"]));
+        assert_eq!(parsed("test --offline -- relay"), options(true, &["relay"]));
+        assert_eq!(parsed("test --offline"), options(true, &[]));
+        assert_eq!(parsed("test"), options(false, &[]));
     }
 
     #[test]
@@ -137,6 +148,8 @@ mod tests {
         for line in [
             "tests",
             "test relay",
+            "test --offline relay",
+            "openapi docs",
             "check --fast",
             "tidy crates",
             "fuzz envelope",

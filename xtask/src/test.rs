@@ -4,18 +4,43 @@ use std::path::Path;
 
 use crate::console::Steps;
 use crate::metadata::Package;
-use crate::{Result, cargo, example, metadata};
+use crate::{Result, cargo, example, metadata, schemathesis};
+
+/// What is run, and how.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    /// Leaves out what has to be installed from the network.
+    pub(crate) is_offline: bool,
+    /// For the test binaries.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Option<Self> {
+        let (is_offline, rest) = match words {
+            ["--offline", rest @ ..] => (true, rest),
+            rest => (false, rest),
+        };
+        let arguments = match rest {
+            [] => &[][..],
+            ["--", arguments @ ..] => arguments,
+            _ => return None,
+        };
+        Some(Self { is_offline, arguments: arguments.iter().map(|&word| word.into()).collect() })
+    }
+}
 
 /// With this feature threads and tasks run only under a scheduler, which all other tests do without.
 const SCHEDULED: &str = "shuttle";
 /// With this feature bugs can be planted; all other tests run without, as everybody does.
 const MUTANTS: &str = "mutants";
 
-/// Runs all tests; `arguments` go to the test binaries.
+/// Runs all tests.
 ///
 /// # Errors
 /// If anything failed.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let Options { is_offline, arguments } = options;
     cargo::require_c_compiler()?;
     let packages = metadata::packages(root)?;
     let mut steps = Steps::default();
@@ -29,6 +54,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     steps.run("mutants", || cargo::run(root, &with(&mutants, arguments)));
     for package in packages.iter().filter(|package| example::is_example(root, package)) {
         steps.run(&package.name, || example::run(root, package));
+    }
+    if arguments.is_empty() && !is_offline {
+        steps.run("schemathesis", || schemathesis::run(root));
     }
     steps.finish()
 }
