@@ -208,7 +208,9 @@ fn s18_rf_22_statements_for_operators_use_their_indexes() {
     for (sql, wanted) in expected {
         let plan = plan(&connection, sql);
         assert!(plan.contains(wanted), "{plan}\n of {sql}");
-        let scans = |step: &&str| step.starts_with("SCAN") && !scanned.contains(step);
+        // What a subquery has found and counted up to its limit is "scanned" as well.
+        let bounded = |step: &str| scanned.contains(&step) || step.starts_with("SCAN (subquery");
+        let scans = |step: &&str| step.starts_with("SCAN") && !bounded(step);
         assert_eq!(plan.split("; ").find(scans), None, "{plan}\n of {sql}");
         assert!(!plan.contains("TEMP B-TREE"), "{plan}\n of {sql}");
     }

@@ -1,4 +1,5 @@
-//! L2: the view `outbox_messages` says what a plain status table would say, after any sequence of events.
+//! L2: the view `outbox_messages` says what a plain status table would say, after any sequence of events; and so do the
+//! listing and the counters for operators.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,11 +9,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use support::SqliteFixture;
 use twobox_core::lifecycle::{Event, Reason, Standing, State, step};
+use twobox_core::ports::ops::OutboxFilter;
 use twobox_core::ports::{
     DeadLetterFilter, DeadLetterStore, HeadPolicy, LaneLease, LaneStore, LogEntry, LogStore, NewWaiting,
-    ReadLog, Replay, Settlement, TakeLanes, WaitingOutcome, WaitingStore,
+    OpsStore, ReadLog, Replay, Settlement, TakeLanes, WaitingOutcome, WaitingStore,
 };
 use twobox_core::retry::Policy;
 use twobox_core::{Clock, Destination, Message, NewMessage, Source, Stamp, Timestamp};
@@ -276,6 +279,46 @@ impl Twin {
     }
 }
 
+impl Twin {
+    /// What the listing says, a page at a time, against the model.
+    async fn check_listing(&self) -> Result<(), TestCaseError> {
+        let (mut listed, mut after) = (BTreeMap::new(), None);
+        loop {
+            let filter = OutboxFilter::default();
+            let page = self.fixture.store().outbox_list(&filter, after.as_ref(), 4).await.unwrap();
+            for found in page.items {
+                let doubled = listed.insert(found.message_id, (found.status.as_str(), found.attempts));
+                prop_assert_eq!(doubled, None, "nothing is listed twice");
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let listed: Vec<_> =
+            listed.iter().map(|(id, (status, tries))| (id.as_str(), *status, *tries)).collect();
+        let rows = self.model.rows.iter();
+        let expected: Vec<_> =
+            rows.map(|(id, row)| (id.as_str(), row.status.as_str(), row.retry_count)).collect();
+        prop_assert_eq!(listed, expected);
+        Ok(())
+    }
+
+    /// What the counters say, against the model.
+    async fn check_counters(&self) -> Result<(), TestCaseError> {
+        let stats = self.fixture.store().outbox_stats(1_000).await.unwrap();
+        let of = |wanted: [&str; 2]| {
+            let rows = self.model.rows.values().filter(|row| wanted.contains(&row.status.as_str()));
+            u64::try_from(rows.count()).unwrap()
+        };
+        prop_assert_eq!(stats.pending + stats.waiting.open(), of(["Pending", "Sending"]), "{:?}", stats);
+        prop_assert_eq!(stats.waiting.dead, of(["Failed", "Expired"]), "{:?}", stats);
+        let lane = &stats.lanes[0];
+        prop_assert_eq!((lane.pending.value, lane.pending.at_least), (stats.pending, false));
+        Ok(())
+    }
+}
+
 async fn take(fixture: &SqliteFixture) -> LaneLease<i64> {
     let take = TakeLanes {
         owner: "relay".into(),
@@ -293,13 +336,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn l2_rf_02_the_view_agrees_with_a_naive_status_table(ops in prop::collection::vec(op(), 1..40)) {
+    fn l2_rf_02_rf_22_the_view_agrees_with_a_naive_status_table(ops in prop::collection::vec(op(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut twin = Twin::new().await;
             for op in &ops {
                 twin.apply(op).await;
                 prop_assert_eq!(twin.view().await, twin.model.rows.clone(), "after {:?}", op);
+                twin.check_listing().await?;
+                twin.check_counters().await?;
             }
             Ok(())
         })?;

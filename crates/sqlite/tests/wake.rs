@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::timeout;
-use twobox_core::ports::{LogStore, Transport};
+use twobox_core::config::Timing;
+use twobox_core::ports::{LogStore, OpsStore, Transport};
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Destination, MessageId, Source};
+use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, ShutdownHandle, SystemTimer};
 use twobox_sqlite::Sqlite;
 use twobox_testkit::{ScriptedTransport, eventually, example};
@@ -75,9 +77,14 @@ async fn is_there(db: &Sqlite, id: &str) -> bool {
 }
 
 fn relay(db: &Sqlite, transport: ScriptedTransport) -> ShutdownHandle {
+    relay_with(db, transport, RelayOptions::default())
+}
+
+fn relay_with(db: &Sqlite, transport: ScriptedTransport, options: RelayOptions) -> ShutdownHandle {
     let (source, destination) = (Source::new("shop").unwrap(), Destination::new("billing").unwrap());
     let timer = Arc::new(SystemTimer::default());
     let relay = Relay::builder(db.clone(), source, timer, Arc::new(SystemRandom::default()))
+        .options(options)
         .destination(destination, Arc::new(transport) as Arc<dyn Transport>)
         .unwrap();
     let (handle, shutdown) = Shutdown::new();
@@ -133,6 +140,28 @@ async fn speed_a_busy_relay_is_woken_by_another_process_and_not_by_its_slow_look
     }
     assert_eq!(transport.sent(), ids);
     assert!(slow.len() <= 2, "{} of {} waited for the slow look: {slow:?}", slow.len(), ids.len());
+}
+
+/// RF-22: what another process resumes flows at once, and not when the lease is renewed.
+#[tokio::test]
+async fn rf_22_a_destination_that_another_process_resumes_is_sent_to() {
+    let _alone = ALONE.lock().await;
+    let (_directory, db) = open().await;
+    let (source, destination) = (Source::new("shop").unwrap(), Destination::new("billing").unwrap());
+    db.pause_lane(&source, &destination, "ann", "maintenance").await.unwrap();
+    let transport = ScriptedTransport::sink();
+    // Longer than anybody waits here: it is not the renewal that tells.
+    let timing = Timing { lease: 20 * PATIENCE, ..Timing::default() };
+    let options = RelayOptions { timing, ..RelayOptions::default() };
+    let _running = relay_with(&db, transport.clone(), options);
+    Foreign::start(db.path()).enqueue("m");
+    eventually("it is there", PATIENCE, async || is_there(&db, "m").await.then_some(())).await;
+    quiet(&db).await;
+    assert!(transport.requests().is_empty());
+    let other = twobox_sqlite::rusqlite::Connection::open(db.path()).unwrap();
+    let resume = "UPDATE outbox_lanes SET paused_at = NULL, paused_by = NULL, paused_reason = NULL";
+    other.execute(resume, []).unwrap();
+    eventually("it is sent", PATIENCE, async || (transport.sent() == ["m"]).then_some(())).await;
 }
 
 #[cfg(target_os = "linux")]
