@@ -197,11 +197,13 @@ words!(LogFormat, "text" => LogFormat::Text, "json" => LogFormat::Json);
 words!(Durability, "full" => Durability::Full, "process-crash" => Durability::ProcessCrash);
 words!(HeadPolicy, "block" => HeadPolicy::Block, "step-over" => HeadPolicy::StepOver, "fail-key" => HeadPolicy::FailKey);
 
+type Set = dyn Fn(&mut Config, &Given<'_>) -> Read<()>;
+
 /// A setting of the whole: where it stands in a file, and how it is set and shown.
 pub(crate) struct Entry {
     /// Its path in the file, with dots.
     pub(crate) path: String,
-    set: Box<dyn Fn(&mut Config, &Given<'_>) -> Read<()>>,
+    set: Box<Set>,
     show: Box<dyn Fn(&Config) -> Value>,
 }
 

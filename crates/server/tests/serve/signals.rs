@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::Signal;
 
 use crate::program::{DONE, Program};
-use crate::world::World;
+use crate::world::{Node, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s20_a_graceful_stop_finishes_what_the_program_is_doing() {
@@ -49,7 +49,7 @@ async fn s20_a_second_signal_and_the_end_of_the_time_end_it_at_once() {
     assert!(world.log("billing").contains("asked a second time"));
     // It is finished after the next start.
     let config = world.path("billing.toml");
-    let mut billing = crate::world::Node::start_with(&config, &["--set", "node.stop_timeout=200 ms"]).await;
+    let mut billing = Node::start_with(&config, &["--set", "node.stop_timeout=200 ms"]).await;
     program.until_seen(2).await;
     billing.signal(Signal::TERM);
     assert_eq!(billing.ended().await.code(), Some(0), "what hangs is given back in half of the time");
@@ -116,4 +116,23 @@ async fn a_reload_says_what_it_does_not_take_over() {
     billing.signal(Signal::HUP);
     world.until_logged("billing", "wait for a restart", 1).await;
     assert!(world.log("billing").contains("handler.retries_max"), "{}", world.log("billing"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_is_told_how_things_are() {
+    let world = World::new();
+    let path = world.path("notify");
+    let socket = tokio::net::UnixDatagram::bind(&path).unwrap();
+    let heard = async || {
+        let mut line = [0; 64];
+        let length = tokio::time::timeout(crate::world::EVER, socket.recv(&mut line)).await.unwrap().unwrap();
+        String::from_utf8(line[..length].to_vec()).unwrap()
+    };
+    let config = world.configure_shop("127.0.0.1:1".parse().unwrap(), &["1"]);
+    let shop = Node::start_notifying(&config, &path).await;
+    assert_eq!(heard().await, "READY=1");
+    shop.signal(Signal::HUP);
+    assert_eq!((heard().await, heard().await), ("RELOADING=1".into(), "READY=1".into()));
+    shop.stop().await;
+    assert_eq!(heard().await, "STOPPING=1");
 }

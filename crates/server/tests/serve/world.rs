@@ -143,11 +143,24 @@ impl Node {
     }
 
     pub(crate) async fn start_with(config: &Path, flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_twobox"));
+        command.args(["serve", "--log-level", "info,twobox_http=debug"]).args(flags);
+        Self::run(command, config).await
+    }
+
+    /// Starts it as systemd does.
+    pub(crate) async fn start_notifying(config: &Path, socket: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_twobox"));
+        command.arg("serve").env("NOTIFY_SOCKET", socket);
+        Self::run(command, config).await
+    }
+
+    async fn run(mut command: Command, config: &Path) -> Self {
         let log =
             std::fs::File::options().append(true).create(true).open(config.with_extension("log")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_twobox"))
-            .args(["serve", "--config", config.to_str().unwrap(), "--log-level", "info,twobox_http=debug"])
-            .args(flags)
+        let mut child = command
+            .arg("--config")
+            .arg(config)
             .stdout(Stdio::piped())
             .stderr(log)
             .kill_on_drop(true)
