@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use twobox_core::ErrorKind;
+use twobox_core::ports::{Answer, Transport as _};
 use twobox_core::signing::{Keyring, Keyrings};
+use twobox_core::{ErrorKind, Response};
 use twobox_http::{Http, HttpServer};
 
-use crate::world::{Billing, Shop, key, source};
+use crate::world::{Billing, Shop, Store, key, link, message, source};
 
 fn ring(bytes: &[u8]) -> Keyring {
     Keyring::new(bytes.iter().map(|byte| key(&format!("shop-{byte}"), *byte))).unwrap()
@@ -40,6 +41,28 @@ async fn s11_keys_are_replaced_while_both_sides_run() {
     let store = shop.stop().await;
     assert_eq!(store.count("SELECT count(*) FROM outbox_messages WHERE retry_count > 0").await, 0);
     assert_eq!(billing.effects().await, i64::try_from(sent).unwrap());
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s11_a_request_ends_with_the_keys_it_began_with() {
+    let server = HttpServer::signed("127.0.0.1:0", rings(&[1])).await.unwrap();
+    let http = Http::signed(&format!("http://{}", server.local_addr()), ring(&[1])).unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let billing = Billing::resumed(&server, Store::new().await, move |_, _| {
+        begun.send(()).unwrap();
+        gone.lock().unwrap().recv().unwrap();
+        Ok(Response::empty())
+    });
+    let delivering = tokio::spawn(http.deliver(&link(), vec![message("m")]));
+    tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+    server.replace_keys(rings(&[2])).unwrap();
+    http.replace_keys(ring(&[2])).unwrap();
+    go.send(()).unwrap();
+    let answers = delivering.await.unwrap().unwrap();
+    assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
     billing.stop().await;
 }
 
