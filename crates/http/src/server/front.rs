@@ -14,7 +14,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Request, Response};
 use tokio::net::TcpListener;
 use twobox_core::clock::BoxFuture;
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Result, one_line};
 
 use super::ServerLimits;
 use super::accept::{self, Answering};
@@ -159,7 +159,7 @@ impl<W: Web> Served<W> {
             response
         });
         answering.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a request could not be answered");
+            tracing::error!(error = one_line(&error), "a request could not be answered");
             self.web.refuse(TurnedAway::Failed)
         })
     }

@@ -5,6 +5,7 @@ use std::future::Future;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
+use twobox_core::one_line;
 use twobox_core::ports::OpsStore as _;
 use twobox_core::ports::ops::{AuditEntry, AuditFilter, AuditOutcome};
 
@@ -44,7 +45,7 @@ impl Admin {
             }
         };
         if let Err(error) = db.end_audit(row, outcome, Some(&result)).await {
-            tracing::warn!(error = %error.chain(), action, "the end of an action is missing in the audit trail");
+            tracing::warn!(error = one_line(&error), action, "the end of an action is missing in the audit trail");
         }
         done.map(axum::Json)
     }

@@ -6,6 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use twobox::prometheus;
+use twobox_core::one_line;
 use twobox_core::ports::OpsStore as _;
 use twobox_core::ports::ops;
 
@@ -28,7 +30,7 @@ pub(super) async fn readyz(State(admin): State<Shared>) -> Answer<Alive> {
     match tokio::time::timeout(READY_WAIT, admin.node.db.outbox_stats(0)).await {
         Ok(Ok(_)) => Ok(alive()),
         Ok(Err(error)) => {
-            tracing::warn!(error = %error.chain(), "the node is not ready");
+            tracing::warn!(error = one_line(&error), "the node is not ready");
             Err(not_ready())
         }
         Err(_) => Err(not_ready()),
@@ -78,6 +80,15 @@ fn problems(outbox: &ops::OutboxStats, inbox: &ops::InboxStats) -> Vec<Problem> 
 
 fn problem(code: &str, message: String) -> Problem {
     Problem { code: code.into(), message }
+}
+
+/// The node's figures, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "node",
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(State(admin): State<Shared>) -> impl IntoResponse {
+    let db = &admin.node.db;
+    let page = prometheus::scrape(db, &db.meters(), db.clock().now()).await;
+    ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], page)
 }
 
 /// This API as an OpenAPI document.

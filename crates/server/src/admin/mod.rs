@@ -33,6 +33,7 @@ use axum::http::{Request, Response};
 use tower_service::Service;
 use twobox::ports::BoxFuture;
 use twobox::{Front, ServerLimits, TurnedAway, Web};
+use twobox_core::one_line;
 use twobox_core::wire::Limits;
 
 use self::guard::Guard;
@@ -128,7 +129,7 @@ impl Web for Api {
         match axum::body::to_bytes(body, usize::MAX).await {
             Ok(bytes) => dressed(Response::from_parts(head, bytes)),
             Err(error) => {
-                tracing::error!(%error, "an answer broke off");
+                tracing::error!(error = one_line(&error), "an answer broke off");
                 plain(Code::Internal.because("the answer broke off"))
             }
         }

@@ -40,6 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::health))
+        .routes(routes!(health::metrics))
         .routes(routes!(health::openapi_document))
         .routes(routes!(audit::audit_list))
         .routes(routes!(outbox::outbox_stats))

@@ -4,7 +4,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
-use twobox_core::{Error, ErrorKind};
+use twobox_core::{Error, ErrorKind, one_line};
 
 use crate::api::{ErrorAnswer, ErrorDetail};
 
@@ -113,7 +113,7 @@ impl From<Error> for Refusal {
             _ => Code::Internal,
         };
         if code != Code::Invalid {
-            tracing::warn!(error = %error.chain(), "the store cannot answer the API");
+            tracing::warn!(error = one_line(&error), "the store cannot answer the API");
         }
         code.because(error.to_string())
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use twobox::{Destination, Shutdown, ShutdownHandle, Sqlite, Twobox};
-use twobox_core::{Live, Source};
+use twobox_core::{Live, Source, one_line};
 
 use crate::Result;
 use crate::admin::{self, Tokens};
@@ -42,7 +42,7 @@ impl Operators {
         let stopped = Box::pin(async move { shutdown.requested().await });
         let task = tokio::spawn(async move {
             if let Err(error) = admin::serve(node, settings, stopped).await {
-                tracing::error!(error = %error.chain(), "operators are not served");
+                tracing::error!(error = one_line(&error), "operators are not served");
             }
         });
         Ok(Self { address, stop, task })
@@ -52,7 +52,7 @@ impl Operators {
     pub(super) async fn stop(self) {
         self.stop.request();
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "what serves operators has failed");
+            tracing::error!(error = one_line(&error), "what serves operators has failed");
         }
     }
 }

@@ -22,6 +22,16 @@ async fn rf_22_whether_anybody_is_there_is_open_and_says_no_more() {
 }
 
 #[tokio::test]
+async fn rf_21_figures_are_given_to_whoever_may_read() {
+    let world = World::full().await;
+    let reply = world.read("/metrics").await;
+    assert_eq!(reply.status, 200);
+    assert!(reply.header("content-type").is_some_and(|kind| kind.starts_with("text/plain; version=0.0.4")));
+    assert!(reply.text().contains("# TYPE ") && !reply.text().contains(CANARY), "{}", reply.text());
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn rf_22_health_names_what_needs_somebody() {
     let empty = World::empty().await;
     let health: Health = empty.read("/_rf/health").await.ok();
