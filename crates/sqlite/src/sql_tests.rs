@@ -166,7 +166,7 @@ fn s18_rf_22_statements_for_operators_use_their_indexes() {
         (&sql.ops_outbox_rows, "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (&sql.ops_outbox_rows, "SEARCH outbox_waiting USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (&sql.ops_outbox_rows, "MERGE (UNION ALL)"),
-        (&sql.ops_outbox_rows_open, "SEARCH outbox_log USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (&sql.ops_outbox_rows_open, "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (&sql.ops_outbox_rows_open, "outbox_waiting_state (state=? AND rowid>? AND rowid<?)"),
         (&sql.ops_outbox_rows_open, "MERGE (UNION ALL)"),
         (&sql.ops_outbox_rows_of, "outbox_waiting_state (state=? AND rowid>? AND rowid<?)"),

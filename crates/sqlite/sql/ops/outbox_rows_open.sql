@@ -1,9 +1,10 @@
--- The same without what is known to be finished beside the log. Nothing waits of what the log has not settled.
+-- The same without what is known to be finished beside the log.
 SELECT
-    seq, message_id, source, destination, endpoint, message_type, content_type, ordering_key,
-    created_at, due_at, octet_length(payload), NULL, 0, NULL, NULL, 0
-FROM /*p*/outbox_log
-WHERE seq < ?1 AND seq > ?2
+    l.seq, l.message_id, l.source, l.destination, l.endpoint, l.message_type, l.content_type, l.ordering_key,
+    l.created_at, l.due_at, octet_length(l.payload), NULL, 0, NULL, NULL,
+    EXISTS (SELECT 1 FROM /*p*/outbox_waiting AS w WHERE w.seq = l.seq)
+FROM /*p*/outbox_log AS l
+WHERE l.seq < ?1 AND l.seq > ?2
 UNION ALL
 SELECT
     seq, message_id, source, destination, endpoint, message_type, content_type, ordering_key,
