@@ -7,7 +7,7 @@ use twobox_core::signing::{Keyring, Keyrings};
 use twobox_core::{ErrorKind, Response};
 use twobox_http::{Http, HttpServer};
 
-use crate::world::{Billing, Shop, Store, key, link, message, source};
+use crate::world::{Billing, EVER, Shop, Store, key, link, message, source};
 
 fn ring(bytes: &[u8]) -> Keyring {
     Keyring::new(bytes.iter().map(|byte| key(&format!("shop-{byte}"), *byte))).unwrap()
@@ -51,13 +51,13 @@ async fn s11_a_request_ends_with_the_keys_it_began_with() {
     let (begun, has_begun) = std::sync::mpsc::channel();
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
-    let billing = Billing::resumed(&server, Store::new().await, move |_, _| {
+    let billing = Billing::resumed(&server, Store::new().await.with_effects().await, move |_, _| {
         begun.send(()).unwrap();
-        gone.lock().unwrap().recv().unwrap();
+        gone.lock().unwrap().recv_timeout(EVER).unwrap();
         Ok(Response::empty())
     });
     let delivering = tokio::spawn(http.deliver(&link(), vec![message("m")]));
-    tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || has_begun.recv_timeout(EVER).unwrap()).await.unwrap();
     server.replace_keys(rings(&[2])).unwrap();
     http.replace_keys(ring(&[2])).unwrap();
     go.send(()).unwrap();
