@@ -24,12 +24,30 @@ pub async fn audited<S: OpsStore, T>(
     action: impl Future<Output = Result<T>>,
     tell: impl FnOnce(&T) -> Value,
 ) -> Result<T> {
-    let id = store.begin_audit(entry).await?;
-    let done = action.await;
-    let (outcome, result) = match &done {
+    let judge = |done: &Result<T>| match done {
         Ok(value) => (AuditOutcome::Done, tell(value)),
         Err(error) => (outcome_of(error), json!({ "error": error.chain() })),
     };
+    audited_with(store, entry, action, judge).await
+}
+
+/// As [`audited`], for actions with errors of their own: `judge` says what became of it, and what is worth keeping of
+/// that.
+///
+/// # Errors
+/// As [`audited`].
+///
+/// # Cancel safety
+/// As [`audited`].
+pub async fn audited_with<S: OpsStore, T, E: From<Error>>(
+    store: &S,
+    entry: &AuditEntry,
+    action: impl Future<Output = Result<T, E>>,
+    judge: impl FnOnce(&Result<T, E>) -> (AuditOutcome, Value),
+) -> Result<T, E> {
+    let id = store.begin_audit(entry).await?;
+    let done = action.await;
+    let (outcome, result) = judge(&done);
     if let Err(error) = store.end_audit(id, outcome, Some(&result)).await {
         let (action, subject) = (&entry.action, &entry.subject);
         tracing::warn!(action, subject, error = %error.chain(), "cannot write down what became of an action");

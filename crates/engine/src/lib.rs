@@ -18,7 +18,7 @@ mod sync;
 mod timer;
 pub mod worker;
 
-pub use crate::audit::audited;
+pub use crate::audit::{audited, audited_with};
 pub use crate::in_process::InProcess;
 pub use crate::receiver::Receiver;
 pub use crate::relay::Relay;

@@ -126,7 +126,7 @@ pub use twobox_core::{
 pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
-pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, prometheus, replay};
+pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, audited_with, prometheus, replay};
 #[cfg(feature = "http")]
 pub use twobox_http::{
     Call, ClientLimits, Front, Http, HttpClient, HttpServer, Reply, ServerLimits, TurnedAway, Web, check_json,

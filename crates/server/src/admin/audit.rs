@@ -5,7 +5,6 @@ use std::future::Future;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
-use twobox_core::one_line;
 use twobox_core::ports::OpsStore as _;
 use twobox_core::ports::ops::{AuditEntry, AuditFilter, AuditOutcome};
 
@@ -32,11 +31,8 @@ impl Admin {
         doing: impl Future<Output = Result<T, Refusal>>,
     ) -> Answer<T> {
         let Deed { action, subject, detail } = deed;
-        let db = &self.node.db;
         let entry = AuditEntry { actor: actor.0.to_string(), action: action.into(), subject, detail };
-        let row = db.begin_audit(&entry).await?;
-        let done = doing.await;
-        let (outcome, result) = match &done {
+        let judge = |done: &Result<T, Refusal>| match done {
             Ok(value) => (AuditOutcome::Done, serde_json::to_value(value).unwrap_or_default()),
             Err(refusal) => {
                 let is_refused = refusal.code.status().is_client_error();
@@ -44,10 +40,7 @@ impl Admin {
                 (outcome, json!({ "code": refusal.code.as_str() }))
             }
         };
-        if let Err(error) = db.end_audit(row, outcome, Some(&result)).await {
-            tracing::warn!(error = one_line(&error), action, "the end of an action is missing in the audit trail");
-        }
-        done.map(axum::Json)
+        twobox::audited_with(&self.node.db, &entry, doing, judge).await.map(axum::Json)
     }
 }
 
