@@ -4,6 +4,7 @@
 mod delivery;
 mod guide;
 mod kills;
+mod operators;
 mod program;
 mod signals;
 mod tls;

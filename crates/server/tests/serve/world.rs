@@ -177,6 +177,11 @@ impl Node {
         Self { child, said }
     }
 
+    /// What it said when it was ready.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
     pub(crate) fn listen(&self) -> SocketAddr {
         let listen = self.said.split_whitespace().find_map(|word| word.strip_prefix("listen=")).unwrap();
         listen.parse().unwrap()
