@@ -72,6 +72,7 @@ pub(crate) async fn measure(lab: &mut Lab, messages: u64) -> Result<Vec<Figure>>
     let view = View { db, clock: lab.clock, messages };
     let mut figures = view.outbox().await?;
     figures.extend(view.inbox().await?);
+    figures.extend(crate::scrape::measure(&view.db, &view.clock).await?);
     Ok(figures)
 }
 

@@ -50,7 +50,12 @@ pub async fn audited_with<S: OpsStore, T, E: From<Error>>(
     let (outcome, result) = judge(&done);
     if let Err(error) = store.end_audit(id, outcome, Some(&result)).await {
         let (action, subject) = (&entry.action, &entry.subject);
-        tracing::warn!(action, subject, error = %error.chain(), "cannot write down what became of an action");
+        tracing::warn!(
+            action,
+            subject,
+            error = twobox_core::one_line(&error),
+            "cannot write down what became of an action"
+        );
     }
     done
 }

@@ -49,6 +49,9 @@ fn s17_the_canaries_are_nowhere() {
         "HTTP/1.1 400",
         "HTTP/1.1 415",
         "rf_inbox_process_duration_ms_count",
+        "rf_outbox_failed_count{",
+        "payload_sha256",
+        "outbox.purge",
         "SecretKey(…)",
         "{\"authorization\"}",
     ] {

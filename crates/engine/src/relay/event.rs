@@ -132,8 +132,12 @@ impl<S: OutboxStore> Run<S> {
         for (id, lane) in &mut self.lanes {
             let stop = paused.contains(id);
             if lane.steer(stop) {
-                let (destination, source) = (&lane.lease.link.destination, &lane.lease.link.source);
-                tracing::info!(%source, %destination, "lane {}", if stop { "paused" } else { "resumed" });
+                let link = &lane.lease.link;
+                let (source, destination) = (link.source.as_str(), link.destination.as_str());
+                match stop {
+                    true => tracing::info!(source, destination, "lane paused"),
+                    false => tracing::info!(source, destination, "lane resumed"),
+                }
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use twobox::ports::InboxStore;
-use twobox::prometheus::{Readings, render};
+use twobox::audited;
+use twobox::ports::ops::{AuditEntry, AuditFilter, InboxFilter, OutboxFilter};
+use twobox::ports::{InboxStore, OpsStore};
+use twobox::prometheus::scrape;
 use twobox::wire::{self, Asked, Limits};
 use twobox::{
     Answer, BoxError, Consumer, DeliveryError, Destination, Error, Headers, Http, Link, Message, MessageKey,
@@ -36,10 +38,31 @@ pub(crate) async fn show(shop: &Sqlite, billing: &Sqlite) -> Result<(), BoxError
     println!("== figures");
     for db in [shop, billing] {
         say("meters", &db.meters());
-        let readings =
-            Readings { meters: &db.meters(), outbox: None, inbox: None, now: Timestamp::default() };
-        println!("{}", render(&readings));
+        println!("{}", scrape(db, &db.meters(), db.clock().now()).await);
     }
+    operated(shop, billing).await
+}
+
+/// What operators see, and what is written down of what they do.
+async fn operated(shop: &Sqlite, billing: &Sqlite) -> Result<(), BoxError> {
+    println!("== operators");
+    say("outbox", &shop.outbox_stats(1_000).await?);
+    say("inbox", &billing.inbox_stats().await?);
+    say("outbox list", &shop.outbox_list(&OutboxFilter::default(), None, 100).await?);
+    say("inbox list", &billing.inbox_list(&InboxFilter::default(), None, 100).await?);
+    for id in ["Good", "Panic", "Damaged", "Queued"] {
+        say("outbox message", &shop.outbox_message(&id.try_into()?).await?);
+        say("inbox message", &billing.inbox_message(&id.try_into()?).await?);
+    }
+    let entry = AuditEntry {
+        actor: "operator".into(),
+        action: "outbox.purge".into(),
+        subject: "billing".into(),
+        detail: serde_json::json!({}),
+    };
+    let failing = async { Headers::from_json(&format!("\"{HEADER}\"")).map(drop) };
+    say("audited", &audited(shop, &entry, failing, |()| serde_json::json!({})).await);
+    say("audit", &shop.audit_list(&AuditFilter::default(), None, 100).await?);
     Ok(())
 }
 

@@ -1,17 +1,21 @@
 //! Messages between two services over HTTP, and what is counted and said about them.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tracing::Level;
 use twobox::meters::{AnswerOutcome, HttpOutcome, RequestOutcome};
+use twobox::prometheus::scrape;
 use twobox::signing::{Key, KeyId, Keyring, Keyrings, SecretKey};
 use twobox::{
     Builder, Consumer, Destination, Http, HttpServer, MessageId, NewMessage, Policy, Refusal, RelayOptions,
     Response, Running, Source, Sqlite, Timing, Twobox,
 };
 use twobox_testkit::{Log, eventually};
+
+use crate::page::{Figure, Labels, parse};
 
 const EVER: Duration = Duration::from_secs(60);
 /// What a hostile or careless handler says: it would clear the line, begin another one, and turn it around.
@@ -104,6 +108,7 @@ async fn rf_21_rf_23_s17_a_messages_life_is_counted_and_told() {
 
     told(&log);
     counted(&shop_db, &billing_db);
+    scraped(&shop_db, &billing_db).await;
     running.shutdown().await;
     assert_eq!(lane(&shop_db).leased.get(), 0, "the lane was given back");
 
@@ -170,4 +175,29 @@ fn counted(shop: &Sqlite, billing: &Sqlite) {
     assert_eq!(meters.http.requests.get(HttpOutcome::Answered), lane.requests.get(RequestOutcome::Answered));
     assert!(meters.http.connections.get() > 0 && meters.store.synced.steps().1 > 0);
     assert!(shop.meters().store.group.steps().1 > 0);
+}
+
+/// What is on the page of each, beside what the process has counted: what their stores maintain.
+async fn scraped(shop: &Sqlite, billing: &Sqlite) {
+    let page = |db: Sqlite| async move { parse(&scrape(&db, &db.meters(), db.clock().now()).await) };
+    let (shop, billing) = (page(shop.clone()).await, page(billing.clone()).await);
+    let one = |page: &BTreeMap<String, Figure>, name: &str, labels: &[(&str, &str)]| {
+        let labels: Labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let found = page[name].samples.iter().find(|(_, of, _)| *of == labels);
+        found.unwrap_or_else(|| panic!("{name} {labels:?} is not among {:?}", page[name])).2
+    };
+    let lane = [("source", "shop"), ("destination", "billing")];
+    assert_eq!(one(&shop, "twobox_store_readable", &[]), 1.0);
+    assert_eq!(one(&shop, "rf_outbox_pending_count", &[]), 0.0);
+    assert_eq!(one(&shop, "twobox_outbox_enqueued_total", &[]), 5.0);
+    assert_eq!(one(&shop, "twobox_outbox_sent_total", &lane), 3.0);
+    assert_eq!(one(&shop, "rf_outbox_failed_count", &lane), 2.0);
+    assert_eq!(one(&shop, "rf_outbox_expired_count", &lane), 0.0);
+    assert_eq!(one(&shop, "twobox_outbox_dead_letters", &lane), 2.0);
+    let peer = [("consumer", "billing"), ("source", "shop")];
+    assert_eq!(one(&billing, "rf_inbox_size", &peer), 3.0, "two done, one rejected");
+    assert_eq!(one(&billing, "rf_inbox_duplicate_count", &peer), 1.0);
+    assert_eq!(one(&billing, "twobox_inbox_done_total", &peer), 2.0);
+    let done = [("consumer", "billing"), ("outcome", "done")];
+    assert_eq!(one(&billing, "twobox_inbox_answers_total", &done), 2.0);
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use twobox::meters::{HandledOutcome, RequestOutcome};
-use twobox::prometheus::{Readings, render};
+use twobox::prometheus::scrape;
 use twobox::{
     Consumer, Destination, Http, NewMessage, NewWork, Policy, Refusal, Response, Source, Sqlite, Twobox,
 };
@@ -66,10 +66,27 @@ async fn rf_21_an_outage_is_shown() {
     );
     let held = async || (lane.breaker.get() == 1 && lane.leased.get() == 1).then_some(());
     eventually("held", EVER, held).await;
-    let (meters, now) = (db.meters(), db.clock().now().plus(Duration::from_secs(10)));
-    let figures = parse(&render(&Readings { meters: &meters, outbox: None, inbox: None, now }));
-    let oldest = figures["twobox_outbox_oldest_pending_seconds"].samples[0].2;
-    assert!((10.0..60.0).contains(&oldest), "{oldest}");
+    let shown = async || {
+        let figures = parse(&scrape(&db, &db.meters(), db.clock().now().plus(Duration::from_secs(10))).await);
+        let one = |name: &str| figures[name].samples[0].2;
+        assert_eq!(one("rf_outbox_pending_count"), 1.0);
+        let oldest = one("twobox_outbox_oldest_pending_seconds");
+        assert!((10.0..70.0).contains(&oldest), "{oldest}");
+        // The store shows it a moment later.
+        (one("twobox_outbox_lane_held_seconds") > 1.0).then_some(())
+    };
+    eventually("shown", EVER, shown).await;
     running.shutdown().await;
     assert_eq!((lane.leased.get(), lane.breaker.get(), lane.oldest.get()), (0, 0, 0));
+}
+
+/// A database without tables has no figures; the page says so, and has those of the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_21_a_store_that_cannot_be_read_takes_nothing_else_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Sqlite::open(folder.path().join("empty.db")).await.unwrap();
+    let figures = parse(&scrape(&db, &db.meters(), db.clock().now()).await);
+    assert_eq!(figures["twobox_store_readable"].samples[0].2, 0.0);
+    assert!(figures["rf_outbox_pending_count"].samples.is_empty(), "nothing is made up");
+    assert_eq!(figures["twobox_store_stopped"].samples.len(), 1);
 }
