@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Misconfigured,
     /// Not possible right now; the same call may succeed later.
     Unavailable,
+    /// The disk has no room. The same call succeeds once there is some; nobody has to restart anything.
+    Full,
     /// Another connection held the database lock for longer than the time-out.
     Busy,
     /// The lane or row now belongs to somebody else; in-memory state about it must be thrown away.
@@ -82,7 +84,10 @@ impl Error {
     /// Whether the same call may succeed later without anyone changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::CommitUnknown)
+        matches!(
+            self.0.kind,
+            ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Busy | ErrorKind::CommitUnknown
+        )
     }
 
     /// The text with all causes, for a place that stores only text. See [`one_line`] for the log.

@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use twobox_core::Message;
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, DeliveryError, Link, Receive, Transport};
+use twobox_core::ports::{Answer, DeliveryError, Inboxes, Link, Receive, Transport};
 
 /// Carries messages to a receiver in the same process.
 #[derive(Clone)]
 pub struct InProcess {
     receiver: Arc<dyn Receive>,
     budget: Duration,
+    inboxes: Inboxes,
 }
 
 impl InProcess {
     /// A transport to `receiver`.
     #[must_use]
     pub fn to(receiver: impl Receive) -> Self {
-        Self { receiver: Arc::new(receiver), budget: Duration::from_secs(5) }
+        Self { receiver: Arc::new(receiver), budget: Duration::from_secs(5), inboxes: Inboxes::default() }
     }
 
     /// How long the receiver may work on a request before it answers what it has. Default 5 s: half of a
@@ -34,16 +35,24 @@ impl InProcess {
 impl Transport for InProcess {
     fn deliver(
         &self,
-        _: &Arc<Link>,
+        link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
-        let answers = self.receiver.receive(batch, self.budget);
+        let (met, answers) = (self.receiver.meet(Some(link)), self.receiver.receive(batch, self.budget));
+        let (link, inboxes) = (Arc::clone(link), self.inboxes.clone());
         Box::pin(async move {
+            if let Some(inbox) = met.await {
+                inboxes.answered(&link, &inbox);
+            }
             answers.await.map_err(|error| {
                 // A store that is in trouble is nobody's fault: no message may be charged for it.
                 DeliveryError::unreachable("the receiver's store cannot answer").with_source(error)
             })
         })
+    }
+
+    fn inbox(&self, link: &Link) -> Option<Arc<str>> {
+        self.inboxes.of(link)
     }
 }
 

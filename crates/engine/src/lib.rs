@@ -1,10 +1,11 @@
-//! The moving parts of Twobox: relay, receiver, worker, sweeper, the in-process transport, what replays dead letters,
-//! what writes down what operators do, and what shows figures.
+//! The moving parts of Twobox: relay, receiver, worker, sweeper, backups, the in-process transport, what replays dead
+//! letters, what writes down what operators do, and what shows figures.
 //!
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
 
 mod audit;
+mod backups;
 mod events;
 mod in_process;
 pub mod prometheus;
@@ -19,10 +20,11 @@ mod timer;
 pub mod worker;
 
 pub use crate::audit::{audited, audited_with};
+pub use crate::backups::{BackupPlan, BackupStatus, Backups};
 pub use crate::in_process::InProcess;
 pub use crate::receiver::Receiver;
 pub use crate::relay::Relay;
-pub use crate::replay::{Bulk, OutboxLetters};
+pub use crate::replay::{Bulk, OutboxLetters, SentMessages};
 pub use crate::shutdown::{Shutdown, ShutdownHandle};
 pub use crate::sweeper::Sweeper;
 pub use crate::timer::{SystemTimer, Timer};

@@ -1,4 +1,4 @@
-//! Replaying or purging many dead letters: in batches, at a pace, until none is left or somebody says stop.
+//! Replaying or purging many dead letters, or sending many messages again: in batches, at a pace, until none is left or somebody says stop.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterStore, Queue, QueueStore, Replay, WorkFilter,
+    DeadLetter, DeadLetterFilter, DeadLetterStore, Queue, QueueStore, Replay, ResendFilter, ResendPlace,
+    ResendStore, WorkFilter,
 };
 use twobox_core::{Result, Timestamp};
 
@@ -205,5 +206,33 @@ impl<S: QueueStore> Batches for InboxLetters<S> {
             self.store.purge_work(&self.queue, &filter, limit).await?
         };
         Ok(Batch { done: acted.replayed, more: acted.more })
+    }
+}
+
+/// The sent messages of an outbox, for [`Bulk`]: sends those that match again, lane by lane, in log order.
+#[derive(Clone, Debug)]
+pub struct SentMessages<S: ResendStore> {
+    store: S,
+    filter: ResendFilter,
+    ttl: Duration,
+    from: Option<ResendPlace<S::Position>>,
+}
+
+impl<S: ResendStore> SentMessages<S> {
+    /// Sends those that match again; each is worth delivering for at least `ttl` from then.
+    #[must_use]
+    pub fn resend(store: S, filter: ResendFilter, ttl: Duration) -> Self {
+        Self { store, filter, ttl, from: None }
+    }
+}
+
+impl<S: ResendStore> Batches for SentMessages<S> {
+    async fn next(&mut self, began: Timestamp, limit: usize) -> Result<Batch> {
+        // What an earlier batch has sent again is sent once more only if somebody asks for it later.
+        let before = self.filter.before.map_or(began, |before| before.min(began));
+        let filter = ResendFilter { before: Some(before), ..self.filter.clone() };
+        let resent = self.store.resend(&filter, self.from.as_ref(), limit, self.ttl).await?;
+        self.from = resent.next;
+        Ok(Batch { done: resent.resent, more: self.from.is_some() })
     }
 }

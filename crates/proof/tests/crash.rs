@@ -10,6 +10,7 @@ use std::process::Command;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
+use twobox_sqlite::{VerifyOptions, verify};
 use twobox_testkit::crash::{died, run_until};
 use twobox_testkit::example;
 
@@ -40,6 +41,12 @@ macro_rules! crash_points {
 }
 
 crash_points! {
+    backup_begun: "backup.begun", Once;
+    backup_copied: "backup.copied", Once;
+    backup_named: "backup.named", Once;
+    backup_stamped: "backup.stamped", Once;
+    backup_step: "backup.step", Often;
+    backup_synced: "backup.synced", Once;
     checkpoint_copied: "checkpoint.copied", Once;
     checkpoint_restarted: "checkpoint.restarted", Once;
     claim_before_handler: "claim.before-handler", Often;
@@ -116,6 +123,14 @@ crash_points! {
     replay_before_wake: "replay.before-wake", Often;
     replay_copied: "replay.copied", Once;
     replay_reopened: "replay.reopened", Once;
+    resend_before_wake: "resend.before-wake", Often;
+    resend_reopened: "resend.reopened", Often;
+    restore_copied: "restore.copied", Once;
+    restore_marked: "restore.marked", Once;
+    restore_named: "restore.named", Once;
+    restore_set_aside: "restore.set-aside", Once;
+    restore_synced: "restore.synced", Once;
+    restore_verified: "restore.verified", Once;
     settle_cursor_moved: "settle.cursor-moved", Often;
     settle_key_headless: "settle.key-headless", Often;
     settle_receipts_inserted: "settle.receipts-inserted", Often;
@@ -241,6 +256,7 @@ fn check(files: &Files, after: &str) {
     check_outside(files, after);
     check_desk(files, after);
     check_queue(files, after);
+    check_backups(files, after);
     for path in [&files.shop, &files.billing] {
         let verdict = texts(path, "PRAGMA integrity_check");
         assert_eq!(verdict, ["ok"], "{after}: {}", path.display());
@@ -333,6 +349,27 @@ fn check_queue(files: &Files, after: &str) {
     assert_eq!(open, [""; 0], "{after}: left to do");
     let removed = texts(&files.billing, "SELECT status FROM inbox WHERE message_id = 'removed'");
     assert_eq!(removed, ["Dead"], "{after}: what was removed is still recognised");
+}
+
+/// Both files keep every invariant, so do their backups and what was restored from them, and nothing is there by half.
+fn check_backups(files: &Files, after: &str) {
+    const INSTANCE: &str = "SELECT value FROM twobox_meta WHERE name = 'inbox_instance'";
+    for path in [&files.shop, &files.billing] {
+        let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+        let (backup, restored) = (beside(".backup"), beside(".restored"));
+        for path in [path, &backup, &restored] {
+            let verified = verify(path, VerifyOptions::Full).unwrap();
+            assert!(verified.is_sound(), "{after}: {}: {:?}", path.display(), verified.findings);
+        }
+        assert_ne!(
+            texts(&backup, INSTANCE),
+            texts(&restored, INSTANCE),
+            "{after}: nobody could tell them apart"
+        );
+        for half in [beside(".backup.partial"), beside(".restored.partial")] {
+            assert!(!half.exists(), "{after}: {} was left", half.display());
+        }
+    }
 }
 
 #[test]

@@ -74,28 +74,60 @@ impl Opener {
         Ok(connection)
     }
 
+    /// A connection that has the file for itself: nobody else has it open, and nobody can use it while this lives.
+    ///
+    /// Found out before anything of a write-ahead log is believed. While another process has it open, SQLite takes
+    /// its word for what is in the log; when nobody has, the log is read as after a crash, checksums and all.
+    ///
+    /// # Errors
+    /// [`Busy`](ErrorKind::Busy): somebody else has it open. Nothing was written.
+    pub(crate) fn alone(&self) -> Result<Connection> {
+        let connection = self.connect()?;
+        let failed = || wrap("have the database alone");
+        connection.busy_timeout(Duration::ZERO).map_err(failed())?;
+        // Whatever comes next may fail, and what is left of a damaged database is left as it is.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed())?;
+        // Before anything is read: a log that is first met in this mode is not shared.
+        connection
+            .query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))
+            .and_then(|()| connection.execute_batch("BEGIN EXCLUSIVE; COMMIT"))
+            .map_err(failed())?;
+        set_synchronous(&connection, Durability::Full)?;
+        set_up(&connection, &self.path)?;
+        Ok(connection)
+    }
+
     fn open(&self) -> Result<Connection> {
+        let connection = self.connect()?;
+        connection.busy_timeout(self.busy_timeout).map_err(wrap("open the database"))?;
+        set_up(&connection, &self.path)?;
+        Ok(connection)
+    }
+
+    fn connect(&self) -> Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let attempted = format!("open {}", self.path.display());
-        let connection = match &self.vfs {
+        match &self.vfs {
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),
             None => Connection::open_with_flags(&self.path, flags),
         }
-        .map_err(wrap(&attempted))?;
-        connection.busy_timeout(self.busy_timeout).map_err(wrap(&attempted))?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-        // Otherwise SQLite plans a statement anew whenever another value is bound to its LIMIT.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(wrap(&attempted))?;
-        connection
-            .execute_batch(
-                "PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
-                 PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
-            )
-            .map_err(wrap(&attempted))?;
-        Ok(connection)
+        .map_err(wrap(&attempted))
     }
+}
+
+fn set_up(connection: &Connection, path: &Path) -> Result<()> {
+    let attempted = format!("open {}", path.display());
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Otherwise SQLite plans a statement anew whenever another value is bound to its LIMIT.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(wrap(&attempted))?;
+    connection
+        .execute_batch(
+            "PRAGMA cache_size = -8000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+             PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;",
+        )
+        .map_err(wrap(&attempted))
 }
 
 /// The file itself, whatever link leads to it: its log, its doorbell and the signs of life of its owners lie beside it.

@@ -82,6 +82,14 @@ impl SqliteBuilder {
     }
 }
 
+/// Whether this process has the file open.
+pub(crate) fn is_open_here(path: &Path) -> bool {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = FileIdentity::of(path).and_then(|identity| open.get(&identity)?.upgrade());
+    drop(open); // the last handle to a file must not be dropped with the list locked
+    known.is_some()
+}
+
 impl Database {
     fn open(path: &Path, options: &Options) -> Result<Arc<Self>> {
         let opener = Opener::new(path, options)?;
@@ -152,7 +160,11 @@ impl Drop for Database {
         self.checkpointer.iter().for_each(|checkpointer| checkpointer.close());
         // The writer finishes what is queued; then every connection goes, so that the file is closed when we are.
         drop((self.thread.take(), self.watcher.take()));
-        crate::writer::lock(&self.core).close();
+        // A closure that holds the last handle is dropped on the writer's own thread, in the middle of a step: then the
+        // connection is closed when that thread ends.
+        if let Ok(mut core) = self.core.try_lock() {
+            core.close();
+        }
         self.shared.readers.shut_down();
     }
 }
@@ -337,6 +349,11 @@ impl Sqlite {
     /// Whether the process that leases lanes under this name is known to be dead.
     pub(crate) fn is_dead(&self, owner: &str) -> bool {
         presence::is_dead(self.path(), owner)
+    }
+
+    /// What everybody who uses the file shares.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.database.shared
     }
 
     pub(crate) fn epoch(&self) -> u64 {

@@ -26,9 +26,8 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Busy,
         ErrorCode::ReadOnly => ErrorKind::ReadOnly,
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
-        ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory => {
-            ErrorKind::Unavailable
-        }
+        ErrorCode::DiskFull => ErrorKind::Full,
+        ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory => ErrorKind::Unavailable,
         ErrorCode::AuthorizationForStatementDenied => ErrorKind::Invalid,
         _ if text.as_deref().is_some_and(|text| text.starts_with("no such table")) => ErrorKind::Schema,
         _ => ErrorKind::Statement,
@@ -59,6 +58,7 @@ pub(crate) fn is_trouble(error: &rusqlite::Error) -> bool {
 fn remedy(attempted: &str, kind: ErrorKind) -> String {
     let remedy = match kind {
         ErrorKind::Busy => "another connection holds the write lock; keep transactions short",
+        ErrorKind::Full => "the disk that holds the database is full; make room, and it goes on by itself",
         ErrorKind::ReadOnly => "the database is read-only; check its permissions and those of its directory",
         ErrorKind::Corrupt => "the database is damaged; nothing was changed, restore a backup",
         ErrorKind::Schema => "a table is missing; call migrate() or run the printed migrations first",

@@ -6,6 +6,7 @@
 //! Both boxes live in the file that holds your own tables (S1): that is what makes a message exist exactly when
 //! your rows do.
 
+mod backup;
 mod connection;
 mod database;
 mod enqueue;
@@ -15,6 +16,7 @@ mod error;
 pub mod exposed;
 mod guard;
 mod inbox;
+mod instances;
 mod ops;
 mod options;
 mod outbox;
@@ -36,6 +38,10 @@ mod writer;
 
 pub use rusqlite;
 
+pub use crate::backup::{
+    BackupFolder, BackupMade, BackupOptions, BackupProgress, Check, Existing, Finding, Restore,
+    RestoreOptions, Restored, Verified, VerifyOptions, restore, verify,
+};
 pub use crate::database::Sqlite;
 pub use crate::enqueue::{Enqueue, Insert, Once};
 pub use crate::inbox::SqliteHandler;

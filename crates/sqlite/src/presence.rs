@@ -6,7 +6,7 @@
 //! process ids, which mean nothing across containers.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -89,14 +89,22 @@ fn path_of(database: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
+/// Whether a process that relays from the database lives. Others leave no sign.
+pub(crate) fn is_anybody_here(database: &Path) -> bool {
+    signs(database).any(|entry| !lock_is_free(&entry.path()))
+}
+
+/// The signs of life beside a database, of the living and the dead.
+fn signs(database: &Path) -> impl Iterator<Item = DirEntry> {
+    let prefix = format!("{}{INFIX}", database.file_name().unwrap_or_default().to_string_lossy());
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+}
+
 /// Removes what processes that died long ago have left.
 fn remove_dead(database: &Path, now: SystemTime) {
-    let (Some(folder), Some(file)) = (database.parent(), database.file_name()) else { return };
-    let prefix = format!("{}{INFIX}", file.to_string_lossy());
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let ours = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
-    for entry in ours.take(REMOVED_MAX) {
+    for entry in signs(database).take(REMOVED_MAX) {
         let made = entry.metadata().and_then(|file| file.modified());
         let is_old = made.is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > KEPT));
         if is_old && lock_is_free(&entry.path()) {

@@ -8,6 +8,7 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use crate::connection::Opener;
 use crate::options::Drive;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::{Mutex, MutexGuard, thread};
 
@@ -21,29 +22,39 @@ struct Slots {
 }
 
 /// Threads that read, each with a connection of its own. The last slot belongs to the checkpointer, the one
-/// before it to the watcher. Without threads one connection is enough for all.
+/// before it to the watcher, and the one before that to a backup. Without threads one connection is enough for all.
 pub(crate) struct Readers {
     slots: Arc<Slots>,
+    /// Whether somebody wants all connections closed: whoever reads for long gives up.
+    closing: AtomicBool,
     jobs: Option<Mutex<Option<Sender<ReadJob>>>>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 /// All connections are closed until this is dropped.
-pub(crate) struct Closed<'a>(
-    #[expect(dead_code, reason = "holds the locks")] Vec<MutexGuard<'a, Option<Connection>>>,
-);
+pub(crate) struct Closed<'a> {
+    #[expect(dead_code, reason = "holds the locks")]
+    guards: Vec<MutexGuard<'a, Option<Connection>>>,
+    closing: &'a AtomicBool,
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.closing.store(false, Ordering::Release);
+    }
+}
 
 impl Readers {
     pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
         let threads = threads.max(1);
-        let places = if drive == Drive::Manual { 1 } else { threads + 2 };
+        let places = if drive == Drive::Manual { 1 } else { threads + 3 };
         let slots = Arc::new(Slots { opener, slots: (0..places).map(|_| Slot::default()).collect() });
         let mut running = Vec::new();
         let jobs = match drive {
             Drive::Manual => None,
             Drive::Thread => Some(Mutex::new(Some(spawn(&slots, threads, &mut running)?))),
         };
-        Ok(Self { slots, jobs, threads: Mutex::new(running) })
+        Ok(Self { slots, closing: AtomicBool::new(false), jobs, threads: Mutex::new(running) })
     }
 
     /// Runs a query on a reader's thread, or on the caller's when driven manually.
@@ -69,8 +80,25 @@ impl Readers {
         self.slots.with(self.slots.slots.len().saturating_sub(2), work)
     }
 
+    /// Runs something long on a connection of its own, which is closed afterwards; only one at a time.
+    ///
+    /// It must ask [`is_closing`](Self::is_closing) again and again, and give up if so.
+    pub(crate) fn with_backup<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let slot = &self.slots.slots[self.slots.slots.len().saturating_sub(3)];
+        let Ok(_alone) = slot.try_lock() else {
+            return Err(Error::new(ErrorKind::Busy, "a backup of this database is being made already"));
+        };
+        work(&self.slots.opener.reader()?)
+    }
+
+    /// Whether all connections are wanted closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Ends the threads and closes every connection.
     pub(crate) fn shut_down(&self) {
+        self.closing.store(true, Ordering::Release);
         self.jobs.iter().for_each(|jobs| drop(jobs.lock().unwrap_or_else(PoisonError::into_inner).take()));
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != thread::current().id()) {
@@ -83,13 +111,14 @@ impl Readers {
 
     /// Waits for running reads, closes every connection and keeps them closed until the result is dropped.
     pub(crate) fn close_all(&self) -> Closed<'_> {
+        self.closing.store(true, Ordering::Release);
         let mut guards = Vec::with_capacity(self.slots.slots.len());
         for slot in &self.slots.slots {
             let mut guard = slot.lock().unwrap_or_else(PoisonError::into_inner);
             guard.take().into_iter().for_each(crate::writer::close_without_checkpoint);
             guards.push(guard);
         }
-        Closed(guards)
+        Closed { guards, closing: &self.closing }
     }
 }
 

@@ -34,7 +34,7 @@ fn every_statement_file_is_used() {
     let used: BTreeSet<String> = sql.all().iter().map(|(path, _)| (*path).to_owned()).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
     let mut files = BTreeSet::new();
-    for folder in ["outbox", "inbox", "queue", "ops", "sweep", "meta"] {
+    for folder in ["outbox", "inbox", "queue", "ops", "sweep", "meta", "backup", "verify"] {
         for file in std::fs::read_dir(root.join(folder)).unwrap() {
             files.insert(format!("{folder}/{}", file.unwrap().file_name().to_str().unwrap()));
         }
@@ -89,6 +89,15 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.trim_log, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (&sql.trim_over, "outbox_waiting_over (finished_at<?)"),
         (&sql.sweep_once, "outbox_once_created (created_at<?)"),
+        (&sql.note_trimmed, "SEARCH outbox_lanes USING INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.resend_receipts, "SEARCH outbox_receipts USING PRIMARY KEY (lane_id=? AND last_seq<?)"),
+        (&sql.resend_first, "outbox_waiting_over (finished_at>?)"),
+        (&sql.resend_log, "USING INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.resend_waiting, "SEARCH outbox_waiting USING INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.resend_lane, "SEARCH outbox_lanes USING INTEGER PRIMARY KEY (rowid>?)"),
+        (&sql.meet_inbox, "SEARCH outbox_lanes USING INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.inbox_other_outbox, "SEARCH inbox_outboxes USING PRIMARY KEY (peer_id=?)"),
+        (&sql.inbox_peer_outbox, "SEARCH inbox_peers USING INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.old_receipt, "SEARCH outbox_receipts USING PRIMARY KEY (lane_id=?)"),
     ];
     for (sql, wanted) in expected {
@@ -285,5 +294,21 @@ fn l8_looking_up_a_message_does_not_scan() {
     for sql in [&sql.ops_outbox_of_id, &sql.ops_outbox_row, &sql.ops_inbox_of_id] {
         let plan = plan(&connection, sql);
         assert!(!plan.contains("SCAN") || plan.starts_with("SCAN p"), "{plan}\n of {sql}");
+    }
+}
+
+/// What is looked at is a window of the log, and nothing is sorted: both parts come in its order.
+#[test]
+fn l8_rf_18_looking_for_what_is_sent_again_goes_by_windows_of_the_log() {
+    let connection = database(&Prefix::default());
+    let plan = plan(&connection, &Sql::new(&Prefix::default()).resend_page);
+    for wanted in [
+        "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "SEARCH w USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "SEARCH w USING INTEGER PRIMARY KEY (rowid=?)",
+        "USING PRIMARY KEY (lane_id=? AND last_seq=?)",
+        "SEARCH x USING PRIMARY KEY (lane_id=? AND last_seq>?)",
+    ] {
+        assert!(plan.contains(wanted), "{wanted} is not in {plan}");
     }
 }

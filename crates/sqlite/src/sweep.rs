@@ -75,11 +75,14 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
                 Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
             })?;
             let old = receipt.filter(|(_, _, sent_at)| *sent_at <= before.as_micros());
-            let Some((first, last, _)) = old else { break };
+            let Some((first, last, sent_at)) = old else { break };
             let part = last.min(cursor).min(first.saturating_add(SCAN_MAX));
             let values = params![source, destination, first, part, room];
             let trimmed = count(tx.execute(&tx.sql.trim_log, values)?);
             crash_point!("sweep.log-trimmed");
+            if trimmed > 0 {
+                tx.execute(&tx.sql.note_trimmed, [lane, sent_at])?;
+            }
             swept.trimmed += u64::try_from(trimmed).unwrap_or(0);
             room -= trimmed;
             if room > 0 && part < last {
@@ -91,10 +94,15 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
         }
     }
     crash_point!("sweep.trimmed");
-    let gone = tx.query(&tx.sql.trim_over, [before.as_micros(), batch], |row| row.get::<i64>(0))?;
-    for seq in &gone {
+    let gone = tx.query(&tx.sql.trim_over, [before.as_micros(), batch], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<Option<i64>>(2)?))
+    })?;
+    for (seq, lane, sent_at) in &gone {
         crash_point!("sweep.waiting-trimmed");
         tx.execute(&tx.sql.drop_attempts, [seq])?;
+        if let Some(sent_at) = sent_at {
+            tx.execute(&tx.sql.note_trimmed, [lane, sent_at])?;
+        }
     }
     swept.more |= room <= 0 || count(gone.len()) >= batch;
     Ok(())

@@ -33,7 +33,7 @@ const COALESCE: Duration = Duration::from_millis(1);
 const COALESCE_BUSY: Duration = Duration::from_millis(5);
 
 /// The path of a file that stands beside the database.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

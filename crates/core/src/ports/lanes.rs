@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Link;
 use super::ops::{Pause, WaitingCounts};
+use super::{Link, Met};
 use crate::{Destination, Result, Source, Timestamp};
 
 /// Identifies a lane within one store.
@@ -31,6 +31,8 @@ pub struct LaneLease<P> {
     pub routed: bool,
     /// Whether somebody had paused the lane when the lease was taken or renewed.
     pub paused: bool,
+    /// The instance of the inbox that answered before, if one has said which it is.
+    pub inbox: Option<Arc<str>>,
 }
 
 /// What a relay asks for when it takes, renews and registers lanes.
@@ -89,6 +91,13 @@ pub struct LaneStatus {
     pub failed: u64,
     /// Messages that expired so far.
     pub expired: u64,
+    /// The instance of the inbox that answers, if it says which it is.
+    pub inbox: Option<String>,
+    /// When it was last another one than before: it was restored from a backup, or replaced, and may have forgotten
+    /// what it had acknowledged.
+    pub inbox_changed: Option<Timestamp>,
+    /// How often that happened.
+    pub inbox_changes: u64,
 }
 
 impl LaneStatus {
@@ -108,6 +117,9 @@ impl LaneStatus {
             sent: 0,
             failed: 0,
             expired: 0,
+            inbox: None,
+            inbox_changed: None,
+            inbox_changes: 0,
         }
     }
 }
@@ -154,6 +166,16 @@ pub trait LaneStore: Clone + Send + Sync + 'static {
 
     /// The lanes of the source that are paused.
     fn paused_lanes(&self, source: &Source) -> impl Future<Output = Result<HashSet<LaneId>>> + Send;
+
+    /// Remembers, durably, which inbox answers on the lane.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](crate::ErrorKind::LeaseLost) if the lease is not current.
+    fn meet_inbox(
+        &self,
+        lease: &LaneLease<Self::Position>,
+        inbox: &str,
+    ) -> impl Future<Output = Result<Met>> + Send;
 
     /// All lanes, for operators.
     fn lanes(&self) -> impl Future<Output = Result<Vec<LaneStatus>>> + Send;

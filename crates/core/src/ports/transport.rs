@@ -33,6 +33,13 @@ pub trait Transport: Send + Sync + 'static {
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>>;
+
+    /// The instance of the inbox that answered last on this link, if authentic answers say which it is. One that
+    /// differs from the one before was restored or replaced.
+    fn inbox(&self, link: &Link) -> Option<Arc<str>> {
+        let _ = link;
+        None
+    }
 }
 
 const _: fn(&dyn Transport) = |_| {}; // fails to build if someone breaks that
@@ -51,6 +58,13 @@ pub trait Receive: Send + Sync + 'static {
         messages: Vec<Arc<Message>>,
         budget: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>>>;
+
+    /// Says which inbox answers, and takes note of who sends: `link` is authentic, or there is none. Called for every
+    /// request, also for a probe. `None`: it cannot say.
+    fn meet(&self, link: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+        let _ = link;
+        Box::pin(std::future::ready(None))
+    }
 }
 
 const _: fn(&dyn Receive) = |_| {}; // as above

@@ -3,7 +3,7 @@
 //! The answer to one message is an object with RF-08's members and ours: `messageId`, `outcome`, `acknowledged`,
 //! `duplicateDetected`, and where they apply `payload` (the stored response), `contentType`, `encoding`, `error`,
 //! `retryAfterMs`. The answer to a batch has them as the array `answers`, in the order of the request. A refusal
-//! has `outcome` and `error` alone.
+//! has `outcome` and `error` alone. Either answer may name, as `inbox`, the instance of the inbox that gives it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::Encoding;
 use super::draft::{member, member_name};
 use super::limits::{BATCH_ITEMS_MAX, DEPTH_MAX, at_most, depth_at_most};
-use super::payload::{check_content_type, decode, encode};
+use super::payload::{check_content_type, check_label, decode, encode};
 use crate::handler::shorten;
 use crate::message::{JSON, PAYLOAD_BYTES_MAX};
 use crate::ports::Answer;
@@ -90,6 +90,16 @@ pub fn encode_answers<'a>(answers: impl IntoIterator<Item = (&'a MessageId, &'a 
     out
 }
 
+/// Adds to an answer which inbox gives it. Whoever does not know this member passes over it.
+#[must_use]
+pub fn with_inbox(mut answer: Vec<u8>, inbox: &str) -> Vec<u8> {
+    if answer.pop_if(|last| *last == b'}').is_some() {
+        member(&mut answer, "inbox", inbox);
+        answer.push(b'}');
+    }
+    answer
+}
+
 /// The answer to a request that is refused as a whole.
 #[must_use]
 pub fn encode_refusal(outcome: &str, error: &str) -> Vec<u8> {
@@ -152,6 +162,17 @@ fn write_after(after: Option<Duration>, out: &mut Vec<u8>) {
 struct Batch<'a> {
     #[serde(borrow)]
     answers: Vec<Item<'a>>,
+    #[serde(default)]
+    inbox: Option<String>,
+}
+
+/// What became of a batch, and which inbox says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchAnswer {
+    /// One answer per message, in the order of the request.
+    pub answers: Vec<Answer>,
+    /// The instance of the inbox, if it says which it is.
+    pub inbox: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -195,13 +216,28 @@ pub fn parse_answers<'a>(
     bytes: &[u8],
     ids: impl ExactSizeIterator<Item = &'a MessageId>,
 ) -> Result<Vec<Answer>> {
+    parse_batch_answer(bytes, ids).map(|batch| batch.answers)
+}
+
+/// Reads the answer to a batch of the messages `ids`, in this order, with the inbox that gives it.
+///
+/// # Errors
+/// As [`parse_answers`].
+pub fn parse_batch_answer<'a>(
+    bytes: &[u8],
+    ids: impl ExactSizeIterator<Item = &'a MessageId>,
+) -> Result<BatchAnswer> {
     let batch: Batch<'_> = read(bytes)?;
     at_most("answers", batch.answers.len(), BATCH_ITEMS_MAX)?;
     if batch.answers.len() != ids.len() {
         let text = format!("{} answers to {} messages", batch.answers.len(), ids.len());
         return Err(Error::new(ErrorKind::Invalid, text));
     }
-    batch.answers.into_iter().zip(ids).map(|(item, id)| item.into_answer(id)).collect()
+    let answers = batch.answers.into_iter().zip(ids).map(|(item, id)| item.into_answer(id));
+    let answers = answers.collect::<Result<_>>()?;
+    // A name that cannot be one is as good as none: what became of the messages is known all the same.
+    let inbox = batch.inbox.filter(|inbox| !inbox.is_empty() && check_label("inbox instance", inbox).is_ok());
+    Ok(BatchAnswer { answers, inbox })
 }
 
 /// What a refusal says, if it is one: made short and harmless, because anybody can send one.

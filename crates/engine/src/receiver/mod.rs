@@ -3,6 +3,7 @@
 mod claim_first;
 mod figures;
 mod in_flight;
+mod meet;
 mod wave;
 
 use std::collections::HashMap;
@@ -13,12 +14,13 @@ use std::time::Duration;
 use tracing::Instrument;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::{InboxMeters, Meters};
-use twobox_core::ports::{Answer, InboxStore, KeyGate, Receive};
+use twobox_core::ports::{Answer, InboxStore, InstanceStore, KeyGate, Link, Receive};
 use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result, crash_point};
 
 pub use self::claim_first::{ClaimedHandler, OnError, claim_first};
 
 use self::in_flight::InFlight;
+use self::meet::Acquaintances;
 use self::wave::Wave;
 use crate::Timer;
 use crate::sync::spawn;
@@ -61,6 +63,7 @@ struct Inner<S: InboxStore> {
     routes: HashMap<Endpoint, Route<S::Handler>>,
     default_route: Option<Route<S::Handler>>,
     in_flight: InFlight,
+    acquaintances: Acquaintances,
     timer: Arc<dyn Timer>,
     prepare_max: usize,
     meters: Arc<InboxMeters>,
@@ -86,6 +89,7 @@ impl<S: InboxStore> Receiver<S> {
             routes: HashMap::new(),
             default_route: None,
             in_flight: InFlight::default(),
+            acquaintances: Acquaintances::default(),
             timer,
             prepare_max: 16,
             meters: Arc::default(),
@@ -198,7 +202,7 @@ fn answer_in_progress(
     }
 }
 
-impl<S: InboxStore> Receive for Receiver<S> {
+impl<S: InboxStore + InstanceStore> Receive for Receiver<S> {
     fn receive(
         &self,
         messages: Vec<Arc<Message>>,
@@ -206,6 +210,11 @@ impl<S: InboxStore> Receive for Receiver<S> {
     ) -> BoxFuture<'static, Result<Vec<Answer>>> {
         let this = self.clone();
         Box::pin(async move { Receiver::receive(&this, messages, budget).await })
+    }
+
+    fn meet(&self, link: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+        let (this, link) = (self.clone(), link.cloned());
+        Box::pin(async move { Receiver::meet(&this, link).await })
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use twobox_core::meters::RequestOutcome;
 use twobox_core::ports::{
-    Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, OutboxStore, Settled,
+    Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, Met, OutboxStore, Settled,
 };
 use twobox_core::{Error, crash_point, one_line};
 
@@ -44,6 +44,8 @@ pub(super) enum Event<P> {
     SettledWaiting(Of, Outcomes, Result<Settled, Error>),
     /// Dead letters were announced; there may be more.
     Announced(Result<bool, Error>),
+    /// It was noted which inbox answers.
+    Met(Of, Result<Met, Error>),
     /// Something that is only shown to people was written.
     Shown(Result<(), Error>),
 }
@@ -111,6 +113,7 @@ impl<S: OutboxStore> Run<S> {
                 self.announcing = false;
                 self.announce_more |= self.logged(result, "announce dead letters").unwrap_or(false);
             }
+            Event::Met(of, result) => self.met(of, result),
             Event::Shown(result) => {
                 // Losing the lease shows when something that matters is written.
                 let _: Option<()> = self.logged(result, "show what the lane does");
@@ -212,8 +215,23 @@ impl<S: OutboxStore> Run<S> {
             Ok(answers) => lane.answered(batch, answers, now, &options, &*random),
             Err(error) => lane.failed(batch, &error, now, &options, &*random),
         };
-        if let Verdict::Held(outage) = verdict {
-            self.show_outage(of, Some(outage));
+        match verdict {
+            Verdict::Held(outage) => self.show_outage(of, Some(outage)),
+            Verdict::Answered => self.meet_inbox(of),
+        }
+    }
+
+    /// The receiver's inbox may be another one than before.
+    fn met(&mut self, of: Of, result: Result<Met, Error>) {
+        let met = self.logged(result, "note which inbox answers");
+        if let (Some(Met::Changed), Some(lane)) = (met, self.lane(of)) {
+            let inbox = lane.lease.inbox.as_deref().unwrap_or_default();
+            tracing::warn!(
+                destination = %lane.lease.link.destination,
+                inbox,
+                "the receiver's inbox is another one than before: it was restored or replaced, and may have forgotten \
+                 what it had acknowledged; send again what was sent since its backup"
+            );
         }
     }
 
@@ -227,6 +245,7 @@ impl<S: OutboxStore> Run<S> {
                 crash_point!("relay.probe-answered");
                 lane.probe_answered();
                 self.show_outage(of, None);
+                self.meet_inbox(of);
             }
             Err(error) => {
                 let outage =

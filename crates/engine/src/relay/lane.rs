@@ -48,7 +48,12 @@ pub(super) struct Lane<P> {
     /// When waiting rows are looked at next, on the monotonic clock.
     pub(super) look_at: Option<Duration>,
     pub(super) looked: Option<Duration>,
+    /// When it was last noted which inbox answers.
+    met: Option<Duration>,
 }
+
+/// Which inbox answers is noted at most this often: one that changes all the time must not keep the writer busy.
+const MEET_EVERY: Duration = Duration::from_secs(60);
 
 /// There is a look at waiting rows at least this often.
 const LOOK_MAX: Duration = Duration::from_secs(60);
@@ -62,6 +67,17 @@ pub(super) enum Verdict {
 }
 
 impl<P: Clone + Ord> Lane<P> {
+    /// Whether it is to be noted that this inbox answers, because it is not the one that is known.
+    pub(super) fn meets(&mut self, inbox: &Arc<str>, now: Duration) -> bool {
+        let soon = self.met.is_some_and(|met| now.saturating_sub(met) < MEET_EVERY);
+        if soon || self.lease.inbox.as_ref() == Some(inbox) {
+            return false;
+        }
+        self.met = Some(now);
+        self.lease.inbox = Some(Arc::clone(inbox));
+        true
+    }
+
     pub(super) fn new(
         lease: LaneLease<P>,
         incarnation: u64,
@@ -90,6 +106,7 @@ impl<P: Clone + Ord> Lane<P> {
             looking: false,
             look_at: Some(Duration::ZERO),
             looked: None,
+            met: None,
         }
     }
 

@@ -234,6 +234,19 @@ impl<S: OutboxStore> Run<S> {
         });
     }
 
+    /// Notes which inbox has answered, if it is not the one that is known.
+    pub(super) fn meet_inbox(&mut self, of: Of) {
+        let now = self.relay.timer.monotonic();
+        let Some(link) = self.lane(of).map(|lane| Arc::clone(&lane.lease.link)) else { return };
+        let inbox = self.relay.transport(&link.destination).and_then(|transport| transport.inbox(&link));
+        let (Some(inbox), Some(lane)) = (inbox, self.lane(of)) else { return };
+        if lane.meets(&inbox, now) {
+            let lease = lane.lease.clone();
+            let store = self.relay.store.clone();
+            self.calls.start(async move { Event::Met(of, store.meet_inbox(&lease, &inbox).await) });
+        }
+    }
+
     /// Settles what is known, one settlement per lane and kind at a time.
     pub(super) fn settle_lanes(&mut self) {
         let (options, random) = (&self.relay.options, &*self.relay.random);

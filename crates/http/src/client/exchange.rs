@@ -40,9 +40,14 @@ impl Http {
             return Err(refused(status, &headers, &bytes));
         }
         check(&asked, status, &headers, &bytes)?;
-        wire::parse_answers(&bytes, batch.iter().map(|message| &message.id)).map_err(|error| {
+        let ids = batch.iter().map(|message| &message.id);
+        let answer = wire::parse_batch_answer(&bytes, ids).map_err(|error| {
             DeliveryError::ambiguous("the receiver's answer cannot be read").with_source(error)
-        })
+        })?;
+        if let Some(inbox) = &answer.inbox {
+            self.inboxes.answered(link, inbox);
+        }
+        Ok(answer.answers)
     }
 
     /// The request; a probe has no message that could carry its signature, so its head does.

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, DeliveryError, Link, Transport};
+use twobox_core::ports::{Answer, DeliveryError, Inboxes, Link, Transport};
 use twobox_core::signing::Keyring;
 use twobox_core::system::SystemClock;
 use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Message, Result};
@@ -66,6 +66,7 @@ pub struct Http {
     clock: Arc<dyn Clock>,
     connector: Connector,
     client: Client<Connector, Full<Bytes>>,
+    inboxes: Inboxes,
 }
 
 impl Http {
@@ -93,7 +94,7 @@ impl Http {
         let connector = Connector::new(url.is_https(), limits.connect_timeout);
         let client = client(&connector, &limits);
         let (keyring, clock) = (keyring.map(Live::new), Arc::new(SystemClock::default()));
-        Ok(Self { url, keyring, limits, clock, connector, client })
+        Ok(Self { url, keyring, limits, clock, connector, client, inboxes: Inboxes::default() })
     }
 
     /// Other limits than the default ones.
@@ -160,6 +161,10 @@ impl Transport for Http {
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (this, link) = (self.clone(), Arc::clone(link));
         Box::pin(async move { this.exchange(&link, &batch).await })
+    }
+
+    fn inbox(&self, link: &Link) -> Option<Arc<str>> {
+        self.inboxes.of(link)
     }
 }
 

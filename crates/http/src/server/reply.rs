@@ -8,7 +8,7 @@ use twobox_core::handler::shorten;
 use twobox_core::meters::{Case, HttpOutcome};
 use twobox_core::ports::Answer;
 use twobox_core::wire::{
-    ANSWER_TYPE, Asker, answer_status, encode_answer, encode_answers, encode_refusal, header,
+    ANSWER_TYPE, Asker, answer_status, encode_answer, encode_answers, encode_refusal, header, with_inbox,
 };
 use twobox_core::{Message, MessageId};
 
@@ -155,6 +155,14 @@ impl Reply {
     /// The answer to a batch.
     pub(super) fn to_batch<'a>(answers: impl IntoIterator<Item = (&'a MessageId, &'a Answer)>) -> Self {
         Self::new(StatusCode::OK, encode_answers(answers))
+    }
+
+    /// Says which inbox gives the answer, if that is known. Before it is signed.
+    pub(super) fn of_inbox(mut self, inbox: Option<&str>) -> Self {
+        if let Some(inbox) = inbox {
+            self.body = with_inbox(self.body, inbox);
+        }
+        self
     }
 
     /// Signs it with the key of the request, if that was signed.

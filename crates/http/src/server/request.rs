@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request};
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::HttpOutcome;
-use twobox_core::ports::Answer;
+use twobox_core::ports::{Answer, Link};
 use twobox_core::signing::{Keyrings, Refused};
 use twobox_core::wire::{self, Asker, Parsed, Probe, header};
 use twobox_core::{Destination, Error, Live, Message, MessageId, Source, crash_point, one_line};
@@ -95,11 +95,12 @@ impl Service {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
+        let inbox = self.meet(&parsed[0]).await;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
         let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
         let answer = answers.first().unwrap_or(&Answer::NotReached);
-        Ok(Reply::to_one(&message, answer).signed(&asker))
+        Ok(Reply::to_one(&message, answer).of_inbox(inbox.as_deref()).signed(&asker))
     }
 
     /// Where nothing is signed, a sender may leave out what only signatures need.
@@ -114,30 +115,47 @@ impl Service {
     async fn batch(&self, headers: &HeaderMap, body: &Bytes, held: Held) -> Result<Reply, Refusal> {
         let items = wire::parse_batch(body, &self.server.limits.wire).map_err(|error| malformed(&error))?;
         if items.is_empty() {
-            return self.probe(headers);
+            return self.probe(headers).await;
         }
         // One bad envelope spoils the request: it cannot be authentic, so nothing may be said about it.
         let parsed: Vec<Parsed> =
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
+        let inbox = match parsed.first() {
+            Some(first) => self.meet(first).await,
+            None => None,
+        };
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
         let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
-        Ok(Reply::to_batch(ids.zip(&answers)).signed(&asker))
+        Ok(Reply::to_batch(ids.zip(&answers)).of_inbox(inbox.as_deref()).signed(&asker))
     }
 
     /// Says that somebody is there, signed, without any effect.
-    fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
+    async fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
         let reply = Reply::to_batch([]);
-        let Some(keyrings) = self.keyrings() else { return Ok(reply) };
+        let Some(keyrings) = self.keyrings() else {
+            return Ok(reply.of_inbox(self.receiver.meet(None).await.as_deref()));
+        };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
-        let (source, now) = (probe.link.source.clone(), self.server.clock.now());
-        let asker =
-            Asker::of_probe(&keyrings, probe, now).map_err(|why| self.unauthentic(&source, None, why))?;
+        let (link, now) = (probe.link.clone(), self.server.clock.now());
+        let asker = Asker::of_probe(&keyrings, probe, now)
+            .map_err(|why| self.unauthentic(&link.source, None, why))?;
         self.check_destination(asker.destination())?;
-        Ok(reply.signed(&asker))
+        let inbox = self.receiver.meet(Some(&link)).await;
+        Ok(reply.of_inbox(inbox.as_deref()).signed(&asker))
+    }
+
+    /// Which inbox answers. It is told who sends only if that is certain.
+    async fn meet(&self, first: &Parsed) -> Option<Arc<str>> {
+        let link = self.server.keyrings.as_ref().map(|_| Link {
+            source: first.message.source.clone(),
+            destination: first.message.destination.clone(),
+            outbox: first.outbox.clone(),
+        });
+        self.receiver.meet(link.as_ref()).await
     }
 
     /// The keys as they are now: one request is judged and answered with the same ones.

@@ -2,9 +2,11 @@
 //!
 //! `crash_child SHOP BILLING` (the two files may be one): tidies up after whoever died before, places the orders that
 //! are missing, each together with its message, delivers everything while a worker works on what is stored, works on
-//! more by hand, purges what is of no use, replays what was mended, cleans up, delivers everything once more as a
-//! network would that repeats itself, and ends well once nothing is left to do.
+//! more by hand, purges what is of no use, replays what was mended, sends again what was sent, cleans up, backs both
+//! files up and restores them elsewhere, delivers everything once more as a network would that repeats itself, and ends
+//! well once nothing is left to do.
 
+mod backup;
 mod billing;
 mod clock;
 mod desk;
@@ -20,7 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::ports::{DeadLetterFilter, DeadLetterStore, Listen, Replay, SweepPlan, SweepStore};
+use twobox_core::ports::{
+    DeadLetterFilter, DeadLetterStore, Listen, Replay, ResendFilter, ResendStore, SweepPlan, SweepStore,
+};
 use twobox_core::{BoxError, Destination, Endpoint, Error};
 use twobox_engine::{Receiver, Shutdown};
 use twobox_http::HttpServer;
@@ -86,9 +90,17 @@ async fn main() -> Result<(), BoxError> {
     clock.go();
     service.deliver(&[OPEN, UNTOLD], QUEUED, async { Ok(()) }).await?;
 
+    // As for a receiver that has forgotten. This one has not, unless an earlier life has let it.
+    if !mended {
+        resend(&shop).await?;
+    }
+    service.deliver(&[OPEN, UNTOLD], QUEUED, async { Ok(()) }).await?;
+
     // Only now: a dedup window of zero is safe when nothing will be delivered for the first time.
     sweep(&shop).await?;
     sweep(&billing).await?;
+    backup::keep(&shop).await?;
+    backup::keep(&billing).await?;
     billing::echo(&shop, &receiver).await
 }
 
@@ -173,6 +185,16 @@ async fn replay(shop: &Sqlite, endpoint: &str, replay: Replay) -> Result<(), Err
     let filter = of(endpoint)?;
     while shop.replay(&filter, replay, Duration::from_secs(3600), 1).await?.more {}
     Ok(())
+}
+
+async fn resend(shop: &Sqlite) -> Result<(), Error> {
+    let (filter, mut from) = (ResendFilter::default(), None);
+    loop {
+        from = shop.resend(&filter, from.as_ref(), 10, Duration::from_secs(3600)).await?.next;
+        if from.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// The dead letters of an endpoint.

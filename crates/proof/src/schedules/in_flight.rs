@@ -7,7 +7,8 @@ use std::time::Duration;
 use shuttle::future::{block_on, yield_now};
 use shuttle::thread;
 use twobox_core::ports::{
-    Answer, Delivery, InboxRecord, InboxStore, KeyGate, Link, Transport as _, Treatment,
+    Answer, Delivery, InboxRecord, InboxStore, InstanceStore, KeyGate, Link, Met, MetOutbox, Transport as _,
+    Treatment,
 };
 use twobox_core::{
     Consumer, Destination, Endpoint, Error, HandlerResult, Message, MessageId, Refusal, Response, Result,
@@ -190,5 +191,21 @@ impl InboxStore for Inbox {
     ) -> Result<Option<InboxRecord>, Error> {
         yield_now().await;
         Ok(None)
+    }
+}
+
+impl InstanceStore for Inbox {
+    async fn inbox_instance(&self) -> Result<String> {
+        yield_now().await;
+        Ok("inbox".into())
+    }
+
+    async fn meet_outbox(&self, _: &Consumer, _: &Source, _: &str) -> Result<Met> {
+        yield_now().await;
+        Ok(Met::Known)
+    }
+
+    async fn met_outboxes(&self) -> Result<Vec<MetOutbox>> {
+        Ok(Vec::new())
     }
 }

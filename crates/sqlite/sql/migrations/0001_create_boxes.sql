@@ -68,6 +68,12 @@ CREATE TABLE /*p*/outbox_lanes (
     paused_at     INTEGER,
     paused_by     TEXT,
     paused_reason TEXT,
+    -- When the youngest message was sent that is no longer in the log.
+    trimmed_at    INTEGER,
+    -- The inbox that answers, as it says; when it was last another one than before, and how often.
+    inbox            TEXT,
+    inbox_changed_at INTEGER,
+    inbox_changes    INTEGER NOT NULL DEFAULT 0,
     UNIQUE (source, destination),
     CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_reason IS NULL))
 ) STRICT;
@@ -220,8 +226,20 @@ CREATE TABLE /*p*/inbox_peers (
     size             INTEGER NOT NULL DEFAULT 0,
     queued           INTEGER NOT NULL DEFAULT 0,
     dead             INTEGER NOT NULL DEFAULT 0,
+    -- The outbox that was met last; when one was met for the first time beside others, and how often.
+    outbox            TEXT,
+    outbox_changed_at INTEGER,
+    outbox_changes    INTEGER NOT NULL DEFAULT 0,
     UNIQUE (consumer, source)
 ) STRICT;
+
+-- The outboxes that were met under a source: a source may have several, and one that is restored counts as another.
+CREATE TABLE /*p*/inbox_outboxes (
+    peer_id    INTEGER NOT NULL,
+    outbox     TEXT NOT NULL CHECK (length(outbox) BETWEEN 1 AND 255),
+    met_at     INTEGER NOT NULL,
+    PRIMARY KEY (peer_id, outbox)
+) STRICT, WITHOUT ROWID;
 
 -- Dedup record and stored response.
 CREATE TABLE /*p*/inbox (
@@ -321,7 +339,7 @@ CREATE TABLE /*p*/twobox_audit (
 ) STRICT;
 CREATE INDEX /*p*/twobox_audit_at ON /*p*/twobox_audit (at);
 
--- Small facts: schema version, outbox instance, how far destinations were discovered, the sweeper's lease.
+-- Small facts: schema version, instances of both boxes, how far destinations were discovered, the sweeper's lease.
 CREATE TABLE /*p*/twobox_meta (
     name  TEXT PRIMARY KEY,
     value ANY NOT NULL
@@ -329,8 +347,21 @@ CREATE TABLE /*p*/twobox_meta (
 
 INSERT INTO /*p*/twobox_meta (name, value) VALUES
     ('outbox_instance', lower(hex(randomblob(16)))),
+    ('inbox_instance', lower(hex(randomblob(16)))),
     ('dedup_window', 604800000000),
     ('synced', 0);
+
+-- One row for each time the file was restored from a backup: which boxes they were, and which they are since then.
+CREATE TABLE /*p*/twobox_restores (
+    restore_id      INTEGER PRIMARY KEY,
+    restored_at     INTEGER NOT NULL,
+    backup          TEXT NOT NULL,
+    backup_at       INTEGER,
+    outbox_before   TEXT,
+    inbox_before    TEXT,
+    outbox_instance TEXT NOT NULL,
+    inbox_instance  TEXT NOT NULL
+) STRICT;
 
 -- The outbox as people expect it: one row per message with its status (RF-02).
 CREATE VIEW /*p*/outbox_messages AS

@@ -4,4 +4,4 @@ DELETE FROM /*p*/outbox_waiting WHERE seq IN (
     WHERE (w.state = 'Sent' OR w.replayed_as IS NOT NULL) AND w.finished_at <= ?1
       AND NOT EXISTS (SELECT 1 FROM /*p*/outbox_log AS l WHERE l.seq = w.seq)
     LIMIT ?2)
-RETURNING seq;
+RETURNING seq, lane_id, iif(state = 'Sent', finished_at, NULL);

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 use twobox_core::ports::ops::{Pause, WaitingCounts};
-use twobox_core::ports::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Link, Outage, TakeLanes};
+use twobox_core::ports::{
+    Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Link, Met, Outage, TakeLanes,
+};
 use twobox_core::{Destination, Result, Source, Timestamp, crash_point};
 
 use super::lease_lost;
+use crate::backup::OUTBOX_INSTANCE;
 use crate::error::wrap;
 use crate::row::raw;
 use crate::writer::Class;
@@ -71,6 +74,10 @@ impl LaneStore for Sqlite {
                 .map_err(wrap("look for paused lanes"))
         })
         .await
+    }
+
+    async fn meet_inbox(&self, lease: &LaneLease<i64>, inbox: &str) -> Result<Met> {
+        self.note_inbox(lease, inbox).await
     }
 
     async fn discover_lanes(&self, source: &Source) -> Result<Discovered> {
@@ -179,14 +186,15 @@ impl Sqlite {
                 row.get(3)?,
                 row.get::<i64>(4)?,
                 row.get(5)?,
+                row.get_lossy(6)?,
             ))
         })?;
         let mut held = Vec::with_capacity(rows.len());
         let outbox = tx
-            .query_optional(&tx.sql.meta_get, ["outbox_instance"], |row| row.get_lossy(0))?
+            .query_optional(&tx.sql.meta_get, [OUTBOX_INSTANCE], |row| row.get_lossy(0))?
             .flatten()
             .unwrap_or_default();
-        for (lane, destination, token, cursor, registered_at, paused) in rows {
+        for (lane, destination, token, cursor, registered_at, paused, inbox) in rows {
             let destination = legible(&destination);
             let routed = take.everywhere || take.destinations.contains(&destination);
             if !routed && registered_at > unrouted {
@@ -194,14 +202,14 @@ impl Sqlite {
                 continue;
             }
             let link = Arc::new(Link { source: take.source.clone(), destination, outbox: outbox.clone() });
-            let (lane, epoch) = (LaneId(lane), self.epoch());
-            held.push(LaneLease { lane, link, token, epoch, cursor, routed, paused });
+            let (lane, epoch, inbox) = (LaneId(lane), self.epoch(), inbox.map(Into::into));
+            held.push(LaneLease { lane, link, token, epoch, cursor, routed, paused, inbox });
         }
         Ok(held)
     }
 
     /// Fails unless the fenced statement touched its one row and the lease is of this opening of the file.
-    pub(super) fn fenced(&self, lease: &LaneLease<i64>, changed: usize) -> Result<()> {
+    pub(crate) fn fenced(&self, lease: &LaneLease<i64>, changed: usize) -> Result<()> {
         if changed == 1 && lease.epoch == self.epoch() { Ok(()) } else { Err(lease_lost(lease.lane.0)) }
     }
 }
@@ -268,5 +276,8 @@ fn status(row: &rusqlite::Row<'_>) -> Result<LaneStatus> {
             Ok(Pause { since, by: text(15)?, reason: text(16)? })
         })
         .transpose()?;
+    status.inbox = row.get(20)?;
+    status.inbox_changed = time(21)?;
+    status.inbox_changes = count(22)?;
     Ok(status)
 }

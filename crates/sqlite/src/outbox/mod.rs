@@ -5,6 +5,7 @@ mod inspect;
 mod keys;
 pub(crate) mod lanes;
 mod log;
+mod resend;
 mod waiting;
 
 pub use self::inspect::MessageStatus;

@@ -1,7 +1,5 @@
 //! What happens when a sync has failed: nothing that was written can be trusted until it was read back (S14).
 
-use std::time::Duration;
-
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
@@ -9,7 +7,6 @@ use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 use super::core::{Core, Open};
 use crate::connection::set_journal_mode;
 use crate::error::wrap;
-use crate::options::Durability;
 use crate::shared::Shared;
 
 impl Core {
@@ -79,13 +76,12 @@ pub(crate) fn close_without_checkpoint(connection: Connection) {
     drop(connection);
 }
 
-/// Recovers the write-ahead log, copies it into the database file and truncates it. Leaving WAL mode needs the
-/// file for itself, so it also finds out whether another process has it open.
+/// Recovers the write-ahead log, copies it into the database file and truncates it, once it is known that no other
+/// process has the file open: if one had, what it remembers of the log would be copied instead of what is there.
 fn bring_home(shared: &Shared) -> Result<()> {
     // However durable commits are to be: leaving WAL mode is a transaction with a rollback journal, and one that is not
     // synced before it is relied on can damage the file at a power cut.
-    let connection = shared.opener.writer(Durability::Full)?;
-    connection.busy_timeout(Duration::ZERO).map_err(wrap("recover"))?;
+    let connection = shared.opener.alone()?;
     if checkpoint(&connection, "TRUNCATE")?.busy {
         return Err(Error::new(ErrorKind::Busy, "the database is in use"));
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use twobox_core::config::Timing;
-use twobox_core::ports::{Answer, Delivery, InboxRecord, InboxStatus, InboxStore};
+use twobox_core::ports::{
+    Answer, Delivery, InboxRecord, InboxStatus, InboxStore, InstanceStore, Met, MetOutbox,
+};
 use twobox_core::retry::Policy;
 use twobox_core::{
     Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, OrderingKey, Random, Refusal,
@@ -341,6 +343,20 @@ impl InboxStore for Broken {
 
     async fn inbox_record(&self, _: &Consumer, _: &Source, _: &MessageId) -> Result<Option<InboxRecord>> {
         Ok(None)
+    }
+}
+
+impl InstanceStore for Broken {
+    async fn inbox_instance(&self) -> Result<String> {
+        Err(Error::new(ErrorKind::Unavailable, "disk full"))
+    }
+
+    async fn meet_outbox(&self, _: &Consumer, _: &Source, _: &str) -> Result<Met> {
+        Err(Error::new(ErrorKind::Unavailable, "disk full"))
+    }
+
+    async fn met_outboxes(&self) -> Result<Vec<MetOutbox>> {
+        Ok(Vec::new())
     }
 }
 

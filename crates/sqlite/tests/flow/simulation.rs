@@ -88,6 +88,7 @@ impl LaneStore for Stumbling {
         [Take] take_lanes(take: &TakeLanes) -> Result<Vec<Lease>>;
         release_lanes(leases: &[Lease]) -> Result<()>;
         hold_lane(lease: &Lease, outage: Option<&Outage>) -> Result<()>;
+        meet_inbox(lease: &Lease, inbox: &str) -> Result<Met>;
         lanes() -> Result<Vec<LaneStatus>>;
         discover_lanes(source: &Source) -> Result<Discovered>;
         paused_lanes(source: &Source) -> Result<HashSet<LaneId>>;

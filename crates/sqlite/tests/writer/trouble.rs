@@ -224,3 +224,33 @@ async fn s14_nothing_is_acknowledged_once_the_file_is_another_one() {
     std::fs::remove_file(place.path()).unwrap();
     is_stopped(&db).await;
 }
+
+/// The caller is gone when its closure runs, and every other handle as well: the closure drops the last one, on the
+/// writer's own thread, in the middle of a group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s20_the_last_handle_may_be_dropped_by_a_closure() {
+    let place = Place::new();
+    let db = place.open().await;
+    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let caller = tokio::spawn(async move {
+        let inside = db.clone();
+        db.transaction(move |tx| {
+            begun.send(()).unwrap();
+            let _: Result<(), _> = gate.recv();
+            inside.append(tx, &message(&inside, "m")).map(drop)
+        })
+        .await
+    });
+    has_begun.recv().await.unwrap();
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    open.send(()).unwrap();
+    twobox_testkit::eventually("the file is closed", Duration::from_secs(30), async || {
+        let mode =
+            place.foreign().query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+        mode.is_ok_and(|mode| mode == "delete").then_some(())
+    })
+    .await;
+    assert_eq!(crate::fixture::number(&place.path(), "SELECT count(*) FROM outbox_log"), 1);
+}

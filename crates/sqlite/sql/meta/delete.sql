@@ -1,0 +1,1 @@
+DELETE FROM /*p*/twobox_meta WHERE name = ?1;
