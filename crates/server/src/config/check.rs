@@ -241,6 +241,9 @@ impl Check<'_> {
 
     fn backup(&mut self) {
         let backup = &self.loaded.config.backup;
+        if let Some(folder) = backup.folder.as_ref().filter(|folder| !folder.is_dir()) {
+            self.blame("backup.folder", format!("{} is no folder: create it", folder.display()));
+        }
         if backup.every.is_zero() {
             self.blame("backup.every", "is zero: write at least \"1 min\"");
         }
