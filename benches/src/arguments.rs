@@ -15,6 +15,8 @@ pub(crate) enum Command {
     Queue(Arguments),
     /// What operators wait for.
     Ops(Arguments),
+    /// What a backup costs everybody else.
+    Backup(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
@@ -54,6 +56,7 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
         ("store", options) => parse_options(options).map(Command::Store),
         ("queue", options) => parse_options(options).map(Command::Queue),
         ("ops", options) => parse_options(options).map(Command::Ops),
+        ("backup", options) => parse_options(options).map(Command::Backup),
         ("e2e", options) => parse_options(options).map(Command::E2e),
         ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),

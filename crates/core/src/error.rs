@@ -31,7 +31,8 @@ pub enum ErrorKind {
     Misconfigured,
     /// Not possible right now; the same call may succeed later.
     Unavailable,
-    /// The disk has no room. The same call succeeds once there is some; nobody has to restart anything.
+    /// The disk has no room, or takes nothing for another reason. The same call succeeds once it does; nobody has to
+    /// restart anything.
     Full,
     /// Another connection held the database lock for longer than the time-out.
     Busy,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use twobox_core::ports::Answer;
-use twobox_core::{Destination, Error, Message, MessageId, NewMessage, Response, Source, Stamp};
+use twobox_core::{Destination, Error, ErrorKind, Message, MessageId, NewMessage, Response, Source, Stamp};
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, Timer as _};
 use twobox_proof::powercut::{
@@ -271,5 +271,33 @@ fn l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened() {
         assert_eq!(weak.sent_in_a_minute().await, ["first", "second", "third"]);
         let known = weak.db.message_status(&MessageId::new("gone-1").unwrap()).await.unwrap();
         assert!(known.is_none(), "otherwise this test says nothing");
+    });
+}
+
+/// A sync fails while another process has the file open. That process remembers a log whose pages are gone; what it
+/// remembers must not be copied into the database, checksums unread.
+#[test]
+fn s14_nothing_of_the_log_is_copied_while_another_process_has_the_file_open() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Disk::new(0));
+        let path = folder.path().join("shop.db");
+        let db = Sqlite::builder().drive(Drive::Manual).vfs(disk.name()).open(&path).await.unwrap();
+        let driven = db.clone();
+        tokio::spawn(async move { driven.drive().await });
+        db.migrate().await.unwrap();
+        let create = |sql: &'static str| db.transaction::<_, Error, _>(move |tx| tx.execute(sql, []));
+        create("CREATE TABLE one (n INTEGER)").await.unwrap();
+        let flags = rusqlite::OpenFlags::default();
+        let neighbour = rusqlite::Connection::open_with_flags_and_vfs(&path, flags, disk.name()).unwrap();
+        neighbour.query_row("SELECT count(*) FROM one", [], |_| Ok(())).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        disk.fail(Fault { kind: Kind::SyncDroppingPages, nth: 0 });
+        let failed = create("CREATE TABLE two (n INTEGER)").await.unwrap_err();
+        assert_eq!((failed.kind(), disk.struck()), (ErrorKind::CommitUnknown, 1), "{failed}");
+        let stopped = create("CREATE TABLE three (n INTEGER)").await.unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
+        assert!(std::fs::read(&path).unwrap() == before, "the log was copied");
+        drop(neighbour);
     });
 }

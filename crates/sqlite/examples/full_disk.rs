@@ -2,9 +2,16 @@
 //! a limit on the size of files; prints what it saw, one fact per line.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use twobox_core::{Error, ErrorKind};
-use twobox_sqlite::{Sqlite, SqliteTx};
+use twobox_core::ports::{Answer, Delivery, InboxStore, Treatment};
+use twobox_core::system::{SystemClock, SystemRandom};
+use twobox_core::{Consumer, Error, ErrorKind, MessageId, NewMessage, Response, Source, Stamp};
+use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
+
+/// Longer than anything takes that works.
+const EVER: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -15,10 +22,19 @@ async fn main() -> Result<(), Error> {
     let create = "CREATE TABLE rows (n INTEGER PRIMARY KEY, filler BLOB)";
     db.transaction::<_, Error, _>(move |tx| tx.execute(create, [])).await?;
 
+    let known = delivery("known")?;
+    db.process(vec![known], EVER).await?;
+
     let (acknowledged, first, while_full) = fill(&db).await;
     println!("first error: {:?}", first.kind());
     println!("while full: {}", if while_full.is_transient() { "transient" } else { "final" });
+    println!("it is named: {}", names(&db, &while_full));
     println!("reads while full: {}", db.lanes_listed().await);
+    let answers = db.process(vec![delivery("known")?, delivery("new")?], EVER).await?;
+    println!("answers while full: {}", short(&answers));
+    let alone =
+        db.process(vec![delivery("new")?], EVER).await.map(drop).map_err(|error| error.is_transient());
+    println!("alone while full: {}", if alone == Err(true) { "later" } else { "?" });
 
     lift_limit();
     insert(&db, -2).await?;
@@ -28,6 +44,8 @@ async fn main() -> Result<(), Error> {
     let lost = acknowledged.iter().filter(|n| !rows.contains(n)).count();
     println!("lost: {lost} of {}", if acknowledged.len() > 10 { "many" } else { "few" });
     println!("recovered: {}", rows.contains(&-2));
+    let answers = db.process(vec![delivery("known")?, delivery("new")?], EVER).await?;
+    println!("answers afterwards: {}", short(&answers));
     Ok(())
 }
 
@@ -56,6 +74,43 @@ async fn insert(db: &Sqlite, n: i64) -> Result<(), Error> {
         tx.execute("INSERT INTO rows VALUES (?1, zeroblob(3000))", [n]).map(drop)
     };
     db.transaction(insert).await
+}
+
+fn short(answers: &[Answer]) -> String {
+    let word = |answer: &Answer| match answer {
+        Answer::Done(_) => "done",
+        Answer::Duplicate(_) => "duplicate",
+        Answer::NotReached => "later",
+        _ => "?",
+    };
+    answers.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn names(db: &Sqlite, error: &Error) -> bool {
+    let text = error.to_string();
+    error.kind() == ErrorKind::Full
+        && text.contains(&db.path().display().to_string())
+        && text.contains("disk")
+}
+
+fn delivery(id: &str) -> Result<Delivery<SqliteHandler>, Error> {
+    let new = NewMessage::json("billing", "Pay", &id)?.id(MessageId::new(id)?);
+    let stamp =
+        Stamp::new(Source::new("shop")?, Arc::new(SystemClock::default()), Arc::new(SystemRandom::default()));
+    let message = Arc::new(stamp.message(&new)?);
+    let handler = SqliteHandler::new(|tx, _| {
+        Ok(tx.execute("INSERT INTO rows VALUES (-3, zeroblob(3000))", []).map(|_| Response::empty())?)
+    });
+    Ok(Delivery {
+        body_hash: message.payload.sha256(),
+        message,
+        consumer: Consumer::new("billing")?,
+        treatment: Treatment::Handle(if id == "known" {
+            Sqlite::answering(Response::empty())
+        } else {
+            handler
+        }),
+    })
 }
 
 trait Listed {

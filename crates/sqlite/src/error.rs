@@ -22,6 +22,10 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
             _ => ErrorKind::Statement,
         };
     };
+    // Over a quota, or beyond the size that a file may have: SQLite calls only one way of being full by its name.
+    if failure.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE {
+        return ErrorKind::Full;
+    }
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Busy,
         ErrorCode::ReadOnly => ErrorKind::ReadOnly,
@@ -58,7 +62,9 @@ pub(crate) fn is_trouble(error: &rusqlite::Error) -> bool {
 fn remedy(attempted: &str, kind: ErrorKind) -> String {
     let remedy = match kind {
         ErrorKind::Busy => "another connection holds the write lock; keep transactions short",
-        ErrorKind::Full => "the disk that holds the database is full; make room, and it goes on by itself",
+        ErrorKind::Full => {
+            "the disk that holds the database takes nothing more; make room, and it goes on by itself"
+        }
         ErrorKind::ReadOnly => "the database is read-only; check its permissions and those of its directory",
         ErrorKind::Corrupt => "the database is damaged; nothing was changed, restore a backup",
         ErrorKind::Schema => "a table is missing; call migrate() or run the printed migrations first",

@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     /// Grows whenever the file was reopened, so that state read before is not trusted after (L1).
     epoch: AtomicU64,
     doubt: AtomicBool,
+    /// Whether the last failure was for want of room: nothing was lost by it, and what is there can be told.
+    full: AtomicBool,
     /// Commits of our own writer.
     commits: AtomicU64,
     identity: Option<FileIdentity>,
@@ -121,6 +123,7 @@ impl Shared {
             boxes: Mutex::default(),
             epoch: AtomicU64::new(1),
             doubt: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             commits: AtomicU64::new(0),
             identity: None,
             bell: None,
@@ -180,6 +183,28 @@ impl Shared {
 
     pub(crate) fn take_doubt(&self) -> bool {
         self.doubt.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether the disk was full when it was last written to.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Takes note of how a write went.
+    pub(crate) fn set_full(&self, full: bool) {
+        if self.is_full() != full {
+            self.full.store(full, Ordering::Release);
+        }
+    }
+
+    /// Makes what is in the write-ahead log durable. Only if no sync has failed since it was last recovered: after
+    /// one that has, the next may report success for nothing (S14).
+    pub(crate) fn sync_wal(&self) -> Result<()> {
+        let log = crate::wake::beside(&self.opener.path, "-wal");
+        let synced = File::open(&log).and_then(|log| log.sync_data());
+        synced.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "cannot sync the write-ahead log").with_source(error)
+        })
     }
 
     pub(crate) fn wake_all(&self) {

@@ -7,10 +7,11 @@ use std::process::Command;
 
 use twobox_testkit::example;
 
+/// RF-18, fault 18: duplicates are answered while there is no room, and what is new is told to come again, uncharged.
 /// S2: what was acknowledged is there; a commit that failed in the middle is an unknown outcome; nothing is
 /// acknowledged until the database was recovered; and that needs no restart.
 #[test]
-fn s14_a_commit_that_cannot_write_is_unknown_and_recovered_from() {
+fn s14_rf_18_a_commit_that_cannot_write_is_unknown_and_recovered_from() {
     let directory = tempfile::tempdir().unwrap();
     // A process that exceeds the limit is sent a signal; ignored, the write fails like one on a full disk.
     let script = "trap '' XFSZ; ulimit -S -f 2000; exec \"$0\" \"$1\"";
@@ -29,9 +30,13 @@ fn s14_a_commit_that_cannot_write_is_unknown_and_recovered_from() {
         [
             "first error: CommitUnknown",
             "while full: transient",
+            "it is named: true",
             "reads while full: fine",
+            "answers while full: duplicate, later",
+            "alone while full: later",
             "lost: 0 of many",
-            "recovered: true"
+            "recovered: true",
+            "answers afterwards: duplicate, done"
         ],
         "{complaints}"
     );

@@ -21,7 +21,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use twobox::ports::{BoxFuture, Receive};
 use twobox::signing::Keyrings;
-use twobox::{Answer, BoxError, Destination, HttpServer, Listen, Message, Response, Source, Sqlite, Twobox};
+use twobox::{
+    Answer, BoxError, Destination, HttpServer, Link, Listen, Message, Response, Source, Sqlite, Twobox,
+};
 
 use crate::rf_15::{BILLING, OrderPlaced, SHOP, end, keyring};
 
@@ -118,6 +120,10 @@ impl Receive for Telling {
             }
             Ok(answers)
         })
+    }
+
+    fn meet(&self, link: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+        self.receiver.meet(link)
     }
 }
 

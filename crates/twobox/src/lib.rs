@@ -126,7 +126,10 @@ pub use twobox_core::{
 pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;
 pub use twobox_engine::worker::{WorkContext, WorkerOptions};
-pub use twobox_engine::{Shutdown, ShutdownHandle, SystemTimer, audited, audited_with, prometheus, replay};
+pub use twobox_engine::{
+    BackupPlan, BackupStatus, Backups, Shutdown, ShutdownHandle, SystemTimer, audited, audited_with,
+    prometheus, replay,
+};
 #[cfg(feature = "http")]
 pub use twobox_http::{
     Call, ClientLimits, Front, Http, HttpClient, HttpServer, Reply, ServerLimits, TurnedAway, Web, check_json,
@@ -138,8 +141,13 @@ pub use twobox_http::{TlsIdentity, TlsRoots};
 pub use crate::sqlite::{Builder, Context, Inbox, NewWork, Outbox, Running, Signal, Twobox};
 #[cfg(feature = "sqlite")]
 pub use twobox_sqlite::{
-    AttemptRecord, Drive, Durability, Enqueue, Insert, MessageStatus, Once, Prefix, Row, Sqlite,
-    SqliteBuilder, SqliteHandler, SqliteTx, rusqlite,
+    AttemptRecord, BackupFolder, BackupMade, BackupOptions, BackupProgress, Check, Existing, Finding,
+    Restore, RestoreOptions, Restored, Verified, VerifyOptions, restore, verify,
+};
+#[cfg(feature = "sqlite")]
+pub use twobox_sqlite::{
+    Drive, Durability, Enqueue, Insert, MessageStatus, Once, Prefix, Row, Sqlite, SqliteBuilder,
+    SqliteHandler, SqliteTx, rusqlite,
 };
 
 /// The ports, for those who bring their own store or transport, and the calls that need them in scope.

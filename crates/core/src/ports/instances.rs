@@ -61,9 +61,11 @@ pub trait InstanceStore: Clone + Send + Sync + 'static {
     fn met_outboxes(&self) -> impl Future<Output = Result<Vec<MetOutbox>>> + Send;
 }
 
+type ByLink = HashMap<(Source, Destination), Arc<str>>;
+
 /// Which inbox answered last on which link: what a transport remembers for its relay. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Inboxes(Arc<Mutex<HashMap<(Source, Destination), Arc<str>>>>);
+pub struct Inboxes(Arc<Mutex<ByLink>>);
 
 impl Inboxes {
     /// Remembers what an authentic answer says.

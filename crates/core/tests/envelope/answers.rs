@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use twobox_core::ports::Answer;
 use twobox_core::wire::{
-    ANSWER_BYTES_MAX, RESPONSES_BYTES_MAX, answer_status, encode_answer, encode_answers, encode_refusal,
-    parse_answer, parse_answers, parse_refusal,
+    ANSWER_BYTES_MAX, BatchAnswer, RESPONSES_BYTES_MAX, answer_status, encode_answer, encode_answers,
+    encode_refusal, parse_answer, parse_answers, parse_batch_answer, parse_refusal, with_inbox,
 };
 use twobox_core::{MessageId, Payload, Response};
 
@@ -48,6 +48,25 @@ fn rf_08_every_answer_survives_alone_and_in_a_batch() {
     let bytes = encode_answers(ids.iter().zip(&answers));
     assert_eq!(parse_answers(&bytes, ids.iter()).unwrap(), answers);
     assert_eq!(parse_answers(&encode_answers([]), [].iter()).unwrap(), [], "a probe is answered too");
+}
+
+/// RF-18: which inbox answers stands in the body, so the signature covers it; whoever does not know it passes over it.
+#[test]
+fn rf_18_an_answer_says_which_inbox_gives_it_and_old_ones_do_not() {
+    let (ids, done) = ([id("m")], Answer::Done(None));
+    let old = encode_answers(ids.iter().zip([&done]));
+    let read = |bytes: &[u8]| parse_batch_answer(bytes, ids.iter()).unwrap();
+    assert_eq!(read(&old), BatchAnswer { answers: vec![done.clone()], inbox: None });
+    let new = with_inbox(old, "inbox \"1\"");
+    assert_eq!(read(&new).inbox.as_deref(), Some("inbox \"1\""));
+    assert_eq!(parse_answers(&new, ids.iter()).unwrap(), vec![done.clone()], "the rest is as it was");
+    let probe = with_inbox(encode_answers([]), "i");
+    assert_eq!(String::from_utf8(probe).unwrap(), r#"{"answers":[],"inbox":"i"}"#);
+    let one = with_inbox(encode_answer(&ids[0], &done), "i");
+    assert_eq!(parse_answer(&one, &ids[0]).unwrap(), done);
+    for none in ["", "\u{7}", &"x".repeat(256)] {
+        assert_eq!(read(&with_inbox(encode_answers(ids.iter().zip([&done])), none)).inbox, None, "{none:?}");
+    }
 }
 
 #[test]

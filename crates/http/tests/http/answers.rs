@@ -274,6 +274,20 @@ async fn rf_08_responses_that_do_not_fit_a_batch_are_left_out_and_got_singly() {
     billing.stop().await;
 }
 
+/// RF-18: signed answers to messages and to probes say which inbox gives them, and the receiver meets the outbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_18_answers_name_the_inbox_and_the_receiver_notes_the_outbox() {
+    let billing = Billing::signed().await;
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    assert_eq!(http.inbox(&link()), None, "nobody has answered yet");
+    http.deliver(&link(), Vec::new()).await.unwrap();
+    let named = http.inbox(&link());
+    assert!(named.as_deref().is_some_and(|inbox| inbox.len() == 32), "{named:?}");
+    http.deliver(&link(), vec![message("m")]).await.unwrap();
+    assert_eq!(http.inbox(&link()), named);
+    billing.stop().await;
+}
+
 /// A receiver that says what the test tells it to.
 struct Stub<F>(F);
 

@@ -59,8 +59,11 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// The answer, apart from the inbox that gives it, which is another one in every test.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
+        let mut answer: Value = serde_json::from_slice(&self.body).unwrap();
+        answer.as_object_mut().unwrap().remove("inbox");
+        answer
     }
 
     /// The outcome of the one message, or of the request that was refused.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use twobox::ports::{BoxFuture, Receive};
 use twobox::signing::Keyrings;
-use twobox::{Answer, Destination, HttpServer, Listen, Message, Sqlite, Twobox};
+use twobox::{Answer, Destination, HttpServer, Link, Listen, Message, Sqlite, Twobox};
 
 use super::child::parent_is_gone;
 use super::order::{BILLING, OrderPlaced, SHOP, keyring};
@@ -91,5 +91,9 @@ impl Receive for Counting {
             }
             Ok(answers)
         })
+    }
+
+    fn meet(&self, link: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+        self.receiver.meet(link)
     }
 }

@@ -1,6 +1,7 @@
 //! The inbox: a row per message, written first, in one transaction with the handler's effects.
 
 mod dedup;
+mod full;
 pub(crate) mod handle;
 pub(crate) mod job;
 pub(crate) mod peers;
@@ -69,9 +70,10 @@ impl InboxStore for Sqlite {
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
-        let (job, receiver) = ProcessJob::new(&self.options, deliveries, budget);
-        self.submit(Box::new(job)).await?;
-        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+        if self.shared().is_full() {
+            return full::process(self, deliveries, budget).await;
+        }
+        self.handle(deliveries, budget).await
     }
 
     async fn inbox_record(
@@ -94,5 +96,18 @@ impl InboxStore for Sqlite {
             Ok(found.map(|found| found.record))
         })
         .await
+    }
+}
+
+impl Sqlite {
+    /// Handles deliveries on the writer.
+    async fn handle(
+        &self,
+        deliveries: Vec<Delivery<SqliteHandler>>,
+        budget: Duration,
+    ) -> Result<Vec<Answer>> {
+        let (job, receiver) = ProcessJob::new(&self.options, deliveries, budget);
+        self.submit(Box::new(job)).await?;
+        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
     }
 }

@@ -95,7 +95,7 @@ impl Core {
     /// Runs one group and returns what it did not get to, in order.
     pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>) -> VecDeque<Queued> {
         if let Err(error) = self.ready() {
-            answer_all(jobs, &error);
+            answer_all(jobs, &self.named(error));
             return VecDeque::new();
         }
         if jobs.is_empty() {
@@ -114,10 +114,13 @@ impl Core {
                 self.answer(ran)
             }
             Err(Failure::Refused(error)) => {
+                self.stop_if_damaged(&error);
+                let error = self.named(error);
                 answer_all(ran.into_iter().map(|(queued, _)| queued).chain(jobs.drain(..)), &error);
                 VecDeque::new()
             }
             Err(Failure::Unknown(error)) => {
+                let error = self.named(error);
                 self.doubt(&error);
                 answer_all(ran.into_iter().map(|(queued, _)| queued), &unknown(&error));
                 VecDeque::new()
@@ -233,6 +236,7 @@ impl Core {
                 note_trouble(options, &trouble);
                 // A damaged one is of no use to anybody; one that is full may still have room for the others.
                 let damaged = trouble.kind() == ErrorKind::Corrupt;
+                self.shared.set_full(trouble.kind() == ErrorKind::Full);
                 return Err(if damaged { Failure::Refused(trouble) } else { Failure::Spoilt(trouble) });
             }
             if spoilt.is_err() {
@@ -281,6 +285,7 @@ impl Core {
         let now = self.shared.options.clock.monotonic();
         self.commit_time = now.saturating_sub(start);
         self.groups += 1;
+        self.shared.set_full(false);
         match mode {
             Durability::Full => self.meters().synced.took(self.commit_time, 1),
             Durability::ProcessCrash => self.meters().unsynced.took(self.commit_time, 1),
@@ -359,7 +364,10 @@ impl Core {
         let until = self.shared.options.clock.monotonic().saturating_add(self.shared.options.group_time);
         loop {
             self.ready()?;
-            let progress = self.run_item(queued)?;
+            let progress = self.run_item(queued).map_err(|error| {
+                self.stop_if_damaged(&error);
+                self.named(error)
+            })?;
             if progress == Progress::Finished || self.shared.options.clock.monotonic() >= until {
                 return Ok(progress);
             }
@@ -397,6 +405,7 @@ impl Core {
             Err(Failure::Spoilt(error)) => Ok(queued.job.failed_alone(error)),
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Unknown(error)) => {
+                let error = self.named(error);
                 self.doubt(&error);
                 Err(unknown(&error))
             }

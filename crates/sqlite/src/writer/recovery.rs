@@ -32,11 +32,34 @@ impl Core {
             "a commit failed; reopening the database before anything is acknowledged"
         );
         self.shared.forget_recent();
+        self.shared.set_full(error.kind() == ErrorKind::Full);
         if mutant!(GoOnAfterFailedSync) {
             return;
         }
         if let Some(open) = self.open.take() {
             close_without_checkpoint(open.connection);
+        }
+    }
+
+    /// What is damaged is of no use to anybody, and every write could make it worse: nothing more is acknowledged.
+    pub(super) fn stop_if_damaged(&mut self, error: &Error) {
+        if error.kind() == ErrorKind::Corrupt && self.stopped.is_none() {
+            let reason = format!(
+                "{} is damaged, so nothing more is acknowledged: stop the service, verify the file and restore a backup",
+                self.shared.opener.path.display()
+            );
+            tracing::error!(error = %error.chain(), "{reason}");
+            self.stopped = Some(reason);
+        }
+    }
+
+    /// An error that says which file, if it is about the file or its disk.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Full | ErrorKind::ReadOnly | ErrorKind::Corrupt => {
+                Error::new(error.kind(), format!("{}: {}", self.shared.opener.path.display(), error.chain()))
+            }
+            _ => error,
         }
     }
 

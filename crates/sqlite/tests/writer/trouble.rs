@@ -254,3 +254,30 @@ async fn s20_the_last_handle_may_be_dropped_by_a_closure() {
     .await;
     assert_eq!(crate::fixture::number(&place.path(), "SELECT count(*) FROM outbox_log"), 1);
 }
+
+/// Pages are damaged under a running service: it stops with a clear error, and the file stays as it is (fault 20).
+#[tokio::test]
+async fn s14_rf_18_a_page_that_is_damaged_while_running_stops_the_writer() {
+    let place = Place::new();
+    drop(fill(&place).await);
+    let db = place.open().await;
+    damage_in_place(&place.path());
+    let damaged = contents(&place.path());
+    let error = word(&db, "001 again").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+    assert!(error.to_string().contains(&place.path().display().to_string()), "{error}");
+    let error = word(&db, "another").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped, "{error:?}");
+    assert!(error.to_string().contains("restore a backup"), "{error}");
+    drop(db);
+    assert!(contents(&place.path()) == damaged, "the damaged file was changed");
+}
+
+/// Damages a file that others have open, without closing it under them: that would drop their locks.
+fn damage_in_place(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes.chunks_mut(4096).skip(1).for_each(|page| page[..16].iter_mut().for_each(|byte| *byte = !*byte));
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+    std::mem::forget(file);
+}
