@@ -3,7 +3,7 @@
 
 use rusqlite::Connection;
 use twobox_core::Timestamp;
-use twobox_core::ports::ops::DATE_SLACK;
+use twobox_core::ports::ops::DATE_SLACK_ROWS;
 
 /// Both ends are outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +40,17 @@ impl Range {
                 Ok::<_, rusqlite::Error>(median(dates).is_none_or(|found| found >= date.as_micros()))
             })
         };
+        let slack = i64::try_from(DATE_SLACK_ROWS).unwrap_or(i64::MAX).saturating_add(1);
         let mut range = Self::ALL;
         if let Some(from) = from {
-            let at = place(from.minus(DATE_SLACK))?;
-            range.above = if at > first { at - 1 } else { i64::MIN };
+            // What is left of before the first row may be as late as that.
+            let at = place(from)?;
+            range.above = if at > first { at.saturating_sub(slack) } else { i64::MIN };
         }
         if let Some(until) = until {
             // Of three rows the first may still be before it.
-            let at = next(place(until.plus(DATE_SLACK))?)?;
-            range.below = at.first().map_or(i64::MAX, |(row, _)| row.saturating_add(1));
+            let at = next(place(until)?)?;
+            range.below = at.first().map_or(i64::MAX, |(row, _)| row.saturating_add(slack));
         }
         Ok(range)
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::ops::{
-    Count, EXAMINED_MAX, LaneStats, OutboxFilter, OutboxStats, OutboxStatus, OutboxSummary, Page, PageToken,
-    WaitingCounts,
+    Count, DATE_SLACK_ROWS, EXAMINED_MAX, LaneStats, OutboxFilter, OutboxStats, OutboxStatus, OutboxSummary,
+    Page, PageToken, WaitingCounts,
 };
 use twobox_core::ports::{
     DeadLetterFilter, DeadLetterStore, LaneStore, LogStore, OpsStore, Replay, SweepPlan, SweepStore,
@@ -283,7 +283,8 @@ pub async fn s18_rf_22_a_search_looks_at_a_bounded_number_of_rows<F: StoreFixtur
     assert_eq!((rest.items.len(), rest.examined, rest.next), (0, 5, None));
     let old = OutboxFilter { created_until: Some(start.plus(MINUTE)), ..OutboxFilter::default() };
     let found = page(&fixture, &old, None, 10).await;
-    assert_eq!((found.items.len(), found.examined, found.next), (5, 5, None));
+    assert_eq!((found.items.len(), found.next), (5, None));
+    assert!(found.examined <= DATE_SLACK_ROWS + 6, "{} of many", found.examined);
     let full = page(&fixture, &OutboxFilter::default(), None, 10).await;
     assert_eq!((full.items.len(), full.examined), (10, 10), "no more than is shown");
     let lease = lane(&fixture).await;

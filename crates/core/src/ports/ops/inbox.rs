@@ -20,7 +20,7 @@ pub struct InboxFilter {
     pub ordering_key: Option<OrderingKey>,
     /// Only this id, found by index.
     pub message_id: Option<MessageId>,
-    /// Only what was received at this time or later. Ranges are found by bisection; see [`DATE_SLACK`].
+    /// Only what was received at this time or later. Ranges are found by bisection; see [`DATE_SLACK_ROWS`](super::DATE_SLACK_ROWS).
     pub received_from: Option<Timestamp>,
     /// Only what was received before this time.
     pub received_until: Option<Timestamp>,

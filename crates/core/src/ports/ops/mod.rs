@@ -27,9 +27,9 @@ pub use self::stats::{
 pub const EXAMINED_MAX: usize = 10_000;
 /// The longest page of a listing.
 pub const PAGE_MAX: usize = 1_000;
-/// How far from their order in the store dates may be without a listing of a range of dates missing them: dates come
-/// from clocks, and clocks are set.
-pub const DATE_SLACK: Duration = Duration::from_secs(3600);
+/// How many rows a message may stand away from where its date would have it without a listing of a range of dates missing
+/// it: transactions overtake each other, and clocks are set. Less than [`EXAMINED_MAX`], so that the first page has room.
+pub const DATE_SLACK_ROWS: usize = 5_000;
 /// Messages of one id that are shown: ids are unique within a source and consumer only.
 pub const SAME_ID_MAX: usize = 100;
 /// How long the audit trail is kept unless a [`SweepPlan`](super::SweepPlan) says otherwise: 90 days.

@@ -69,7 +69,7 @@ pub struct OutboxFilter {
     pub ordering_key: Option<OrderingKey>,
     /// Only this id, found by index.
     pub message_id: Option<MessageId>,
-    /// Only what was created at this time or later. Ranges are found by bisection; see [`DATE_SLACK`].
+    /// Only what was created at this time or later. Ranges are found by bisection; see [`DATE_SLACK_ROWS`](super::DATE_SLACK_ROWS).
     pub created_from: Option<Timestamp>,
     /// Only what was created before this time.
     pub created_until: Option<Timestamp>,
