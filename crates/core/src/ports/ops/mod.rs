@@ -24,12 +24,12 @@ pub use self::stats::{
 };
 
 /// Rows one call of a listing looks at, at most, whether they match or not.
-pub const EXAMINED_MAX: usize = 10_000;
+pub const EXAMINED_MAX: usize = 5_000;
 /// The longest page of a listing.
 pub const PAGE_MAX: usize = 1_000;
 /// How many rows a message may stand away from where its date would have it without a listing of a range of dates missing
 /// it: transactions overtake each other, and clocks are set. Less than [`EXAMINED_MAX`], so that the first page has room.
-pub const DATE_SLACK_ROWS: usize = 5_000;
+pub const DATE_SLACK_ROWS: usize = 2_000;
 /// Messages of one id that are shown: ids are unique within a source and consumer only.
 pub const SAME_ID_MAX: usize = 100;
 /// How long the audit trail is kept unless a [`SweepPlan`](super::SweepPlan) says otherwise: 90 days.
