@@ -38,7 +38,10 @@ impl Transport for InProcess {
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
-        let (met, answers) = (self.receiver.meet(Some(link)), self.receiver.receive(batch, self.budget));
+        let (met, answers) = (
+            self.receiver.meet((!batch.is_empty()).then_some(&**link)),
+            self.receiver.receive(batch, self.budget),
+        );
         let (link, inboxes) = (Arc::clone(link), self.inboxes.clone());
         Box::pin(async move {
             if let Some(inbox) = met.await {

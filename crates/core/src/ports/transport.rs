@@ -59,8 +59,8 @@ pub trait Receive: Send + Sync + 'static {
         budget: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>>>;
 
-    /// Says which inbox answers, and takes note of who sends: `link` is authentic, or there is none. Called for every
-    /// request, also for a probe. `None`: it cannot say.
+    /// Says which inbox answers, and takes note of who sends messages: `link` is authentic, or there is none. Called for
+    /// every request, for a probe without a link. `None`: it cannot say.
     fn meet(&self, link: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
         let _ = link;
         Box::pin(std::future::ready(None))

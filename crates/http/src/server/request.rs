@@ -140,11 +140,12 @@ impl Service {
         };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
-        let (link, now) = (probe.link.clone(), self.server.clock.now());
-        let asker = Asker::of_probe(&keyrings, probe, now)
-            .map_err(|why| self.unauthentic(&link.source, None, why))?;
+        let (source, now) = (probe.link.source.clone(), self.server.clock.now());
+        let asker =
+            Asker::of_probe(&keyrings, probe, now).map_err(|why| self.unauthentic(&source, None, why))?;
         self.check_destination(asker.destination())?;
-        let inbox = self.receiver.meet(Some(&link)).await;
+        // A probe leaves no trace: who sends is noted with the first message.
+        let inbox = self.receiver.meet(None).await;
         Ok(reply.of_inbox(inbox.as_deref()).signed(&asker))
     }
 
