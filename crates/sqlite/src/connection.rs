@@ -99,9 +99,18 @@ impl Opener {
 
     fn open(&self) -> Result<Connection> {
         let connection = self.connect()?;
-        connection.busy_timeout(self.busy_timeout).map_err(wrap("open the database"))?;
-        set_up(&connection, &self.path)?;
-        Ok(connection)
+        let ready = connection
+            .busy_timeout(self.busy_timeout)
+            .map_err(wrap("open the database"))
+            .and_then(|()| set_up(&connection, &self.path));
+        match ready {
+            Ok(()) => Ok(connection),
+            // What is left of a damaged database is left as it is.
+            Err(error) => {
+                crate::writer::close_without_checkpoint(connection);
+                Err(error)
+            }
+        }
     }
 
     fn connect(&self) -> Result<Connection> {
