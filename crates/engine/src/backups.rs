@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use twobox_core::ports::{BackupStore, KeptBackup};
-use twobox_core::{Result, Timestamp};
+use twobox_core::{Result, Timestamp, one_line};
 
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Shutdown, Timer};
@@ -83,7 +83,7 @@ impl<S: BackupStore> Backups<S> {
             let wait = match self.turn().await {
                 Ok(wait) => wait,
                 Err(error) => {
-                    tracing::error!(error = %error.chain(), "cannot back up");
+                    tracing::error!(error = one_line(&error), "cannot back up");
                     let mut status = self.lock();
                     status.failed += 1;
                     status.last_error = Some((self.timer.now(), error.chain()));
@@ -108,14 +108,14 @@ impl<S: BackupStore> Backups<S> {
             return Ok(wait);
         }
         let backup = self.store.make_backup(now).await?;
-        tracing::info!(path = %backup.path.display(), "backed up");
+        tracing::info!(path = backup.path.display().to_string(), "backed up");
         self.lock().made += 1;
         kept.push(backup);
         self.show(&kept);
         // Only once there is a newer one.
         for old in expired(&kept, now, &self.plan) {
             self.store.remove_backup(&old).await?;
-            tracing::info!(path = %old.path.display(), "old backup removed");
+            tracing::info!(path = old.path.display().to_string(), "old backup removed");
             kept.retain(|backup| *backup != old);
         }
         self.show(&kept);

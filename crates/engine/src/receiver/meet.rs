@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
 use twobox_core::ports::{InboxStore, InstanceStore, Link, Met};
-use twobox_core::{Error, Source};
+use twobox_core::{Error, Source, one_line};
 
 use super::Receiver;
 use crate::sync::{Mutex, MutexGuard, spawn};
@@ -69,13 +69,13 @@ impl<S: InboxStore + InstanceStore> Receiver<S> {
         match self.0.store.meet_outbox(&self.0.consumer, &link.source, &link.outbox).await {
             Ok(Met::Known) => {}
             Ok(Met::Changed) => tracing::warn!(
-                source = %link.source,
-                outbox = %link.outbox,
-                "the sender's outbox is another one than before: it was restored or replaced, or there is a second one; \
-                 what it sent since its backup may be missing there"
+                source = link.source.as_str(),
+                outbox = link.outbox,
+                "the sender's outbox is another one than before"
             ),
             Err(error) => {
-                tracing::debug!(error = %error.chain(), source = %link.source, "cannot note the sender's outbox");
+                let source = link.source.as_str();
+                tracing::debug!(error = one_line(&error), source, "cannot note the sender's outbox");
                 self.0.acquaintances.forget(link);
             }
         }
@@ -83,6 +83,6 @@ impl<S: InboxStore + InstanceStore> Receiver<S> {
 }
 
 fn unreadable(error: &Error) -> Option<Arc<str>> {
-    tracing::debug!(error = %error.chain(), "cannot read which inbox this is");
+    tracing::debug!(error = one_line(error), "cannot read which inbox this is");
     None
 }

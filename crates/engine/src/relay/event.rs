@@ -227,10 +227,10 @@ impl<S: OutboxStore> Run<S> {
         if let (Some(Met::Changed), Some(lane)) = (met, self.lane(of)) {
             let inbox = lane.lease.inbox.as_deref().unwrap_or_default();
             tracing::warn!(
-                destination = %lane.lease.link.destination,
+                source = lane.lease.link.source.as_str(),
+                destination = lane.lease.link.destination.as_str(),
                 inbox,
-                "the receiver's inbox is another one than before: it was restored or replaced, and may have forgotten \
-                 what it had acknowledged; send again what was sent since its backup"
+                "the receiver's inbox is another one than before"
             );
         }
     }

@@ -67,6 +67,7 @@ codes! {
     NotReady = 503 "not_ready" "look into the node's log if it lasts";
     Unavailable = 503 "unavailable" "try again in a moment";
     ReadOnly = 503 "read_only" "make the database file and its folder writable";
+    DiskFull = 503 "disk_full" "make room on the disk";
     Damaged = 503 "damaged" "restore a backup";
     Stopped = 503 "stopped" "look into the node's log, then start it again";
     OutcomeUnknown = 503 "outcome_unknown" "repeat it with the same Idempotency-Key, or look whether it was done";
@@ -107,6 +108,7 @@ impl From<Error> for Refusal {
             ErrorKind::Invalid => Code::Invalid,
             ErrorKind::CommitUnknown => Code::OutcomeUnknown,
             ErrorKind::ReadOnly => Code::ReadOnly,
+            ErrorKind::Full => Code::DiskFull,
             ErrorKind::Corrupt => Code::Damaged,
             ErrorKind::Stopped => Code::Stopped,
             _ if error.is_transient() => Code::Unavailable,

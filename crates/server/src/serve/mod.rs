@@ -8,6 +8,7 @@ mod notify;
 mod operators;
 mod reload;
 mod running;
+mod schedule;
 mod target;
 
 use std::process::ExitCode;

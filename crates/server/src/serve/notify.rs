@@ -5,11 +5,13 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use twobox_core::one_line;
+
 /// Sends one line to whoever started this process and waits for it. That nobody hears it is no failure.
 pub(super) fn tell(line: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, line) {
-        tracing::warn!(%error, "cannot notify systemd");
+        tracing::warn!(error = one_line(&error), "cannot notify systemd");
     }
 }
 

@@ -11,7 +11,7 @@ impl Running {
             Ok(read) => read,
             Err(faults) => {
                 for fault in &faults.0 {
-                    tracing::error!(%fault, "keys and tokens are not reloaded");
+                    tracing::error!(error = fault.to_string(), "keys and tokens are not reloaded");
                 }
                 return;
             }

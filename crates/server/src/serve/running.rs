@@ -9,6 +9,7 @@ use twobox_core::Live;
 
 use super::hand_over::HandOver;
 use super::operators::Operators;
+use super::schedule::Schedule;
 use crate::Result;
 use crate::admin::Tokens;
 use crate::config::{Config, Secrets};
@@ -23,6 +24,7 @@ pub(super) struct Running {
     pub(super) server: Option<HttpServer>,
     pub(super) tokens: Live<Tokens>,
     operators: Option<Operators>,
+    backups: Option<Schedule>,
 }
 
 impl Running {
@@ -31,29 +33,36 @@ impl Running {
         let db = open(&config).await?;
         let transports = transports(&config, secrets.destinations)?;
         let server = match config.receive.listen {
-            Some(_) => Some(server(&config, secrets.sources).await?),
+            Some(_) => Some(server(&config, secrets.sources).await?.meters(db.meters())),
             None => None,
         };
         let service = service(&config, &db, &transports, server.as_ref())?;
         let tokens = Live::new(secrets.tokens);
         // Before anything runs: a port that is taken is an error at the start.
         let listening = Operators::bind(&config).await?;
+        let backups = Schedule::start(&config, &db)?;
         let parts = service.start();
         let operators = listening
             .map(|listener| Operators::start(&config, &db, &service, listener, tokens.clone()))
             .transpose()?;
-        Ok(Self { config, service, parts, transports, server, tokens, operators })
+        Ok(Self { config, service, parts, transports, server, tokens, operators, backups })
     }
 
     /// Finishes or gives back what is in flight, and closes the database. Whether it was finished in time (S20).
     pub(super) async fn stop(self) -> bool {
         let timeout = self.config.node.stop_timeout;
         let stopping = async move {
-            // First those who ask for more.
-            if let Some(operators) = self.operators {
-                operators.stop().await;
-            }
-            self.parts.shutdown().await;
+            let operators = async {
+                if let Some(operators) = self.operators {
+                    operators.stop().await;
+                }
+            };
+            let backups = async {
+                if let Some(backups) = self.backups {
+                    backups.stop().await;
+                }
+            };
+            tokio::join!(operators, backups, self.parts.shutdown());
             // Closing waits for the writer, which is a thread.
             let closing = tokio::task::spawn_blocking(move || drop(self.service));
             closing.await.is_ok()

@@ -136,7 +136,8 @@ pub fn restore(backup: impl AsRef<Path>, to: impl AsRef<Path>, options: &Restore
     crash_point!("restore.marked");
     let set_aside = found.set_aside(&to, at)?;
     partial.finish(|| crash_point!("restore.synced"), || crash_point!("restore.named"))?;
-    tracing::warn!(database = %to.display(), backup = %backup.display(), "restored from a backup");
+    let (store, from) = (to.display().to_string(), backup.display().to_string());
+    tracing::warn!(store, backup = from, "restored from a backup");
     let backup_at = boxes.iter().find_map(|(_, restore)| restore.backup_at);
     Ok(Restored { path: to, backup_at, boxes, set_aside })
 }

@@ -48,7 +48,8 @@ impl Core {
                 "{} is damaged, so nothing more is acknowledged: stop the service, verify the file and restore a backup",
                 self.shared.opener.path.display()
             );
-            tracing::error!(error = %error.chain(), "{reason}");
+            let store = self.shared.opener.path.display().to_string();
+            tracing::error!(store, error = one_line(error), "the database is damaged; nothing more is acknowledged");
             self.stopped = Some(reason);
         }
     }
