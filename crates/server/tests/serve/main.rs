@@ -1,6 +1,7 @@
 //! `twobox serve`: real processes, and a program of the user's that they hand messages to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backups;
 mod delivery;
 mod guide;
 mod kills;
