@@ -4,15 +4,13 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::lifecycle::{self, Event, Reason, Standing};
-use twobox_core::ports::{
-    Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, NewWaiting, Outage, Settlement, WaitingOutcome,
-};
+use twobox_core::lifecycle::{Event, Reason, Standing};
+use twobox_core::ports::{Answer, DeliveryError, Due, LaneId, LaneLease, LogEntry, Outage};
 use twobox_core::{Message, OrderingKey, Random, Timestamp, mutant, one_line};
 
 use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
-use super::figures::{Figures, Outcomes};
+use super::figures::Figures;
 use super::options::RelayOptions;
 
 /// The state of a lane this relay holds. Thrown away and reloaded after any doubt about the lease (L1).
@@ -31,9 +29,9 @@ pub(super) struct Lane<P> {
     queue: VecDeque<LogEntry<P>>,
     queue_bytes: usize,
     /// Batches of the log that are not settled, in log order.
-    log: VecDeque<Batch<P>>,
+    pub(super) log: VecDeque<Batch<P>>,
     /// The batch of waiting rows, at most one at a time.
-    waiting: Option<Batch<P>>,
+    pub(super) waiting: Option<Batch<P>>,
     pub(super) breaker: Breaker,
     /// Somebody has stopped the lane: nothing new is sent until it is resumed.
     paused: bool,
@@ -487,82 +485,6 @@ impl<P: Clone + Ord> Lane<P> {
         self.next_batch += 1;
         self.next_batch
     }
-
-    /// What can be settled of the log: everything known in front of the first batch that is not (L1).
-    pub(super) fn settlement(
-        &mut self,
-        options: &RelayOptions,
-        random: &dyn Random,
-    ) -> Option<(Settlement<P>, Outcomes)> {
-        let answered = |batch: &&Batch<P>| batch.state == State::Answered;
-        let known = if mutant!(SettleOutOfOrder) {
-            self.log.iter().rposition(|batch| answered(&batch)).map_or(0, |last| last + 1)
-        } else {
-            self.log.iter().take_while(answered).count()
-        };
-        let upto = self.log.get(known.checked_sub(1)?)?.items.last()?.position.clone();
-        let mut outcomes = self.outcomes(options);
-        let mut settlement = Settlement {
-            upto,
-            receipts: Vec::with_capacity(known),
-            waiting: Vec::new(),
-            sending: self.sending(),
-        };
-        for batch in self.log.iter().take(known).filter(answered) {
-            let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) else { continue };
-            let sent = batch.items.iter().filter(|item| item.succeeded()).count();
-            outcomes.sent(sent);
-            let sent = u64::try_from(sent).unwrap_or(u64::MAX);
-            settlement.receipts.push((first.position.clone(), last.position.clone(), sent));
-            for item in batch.items.iter().filter(|item| !item.succeeded()) {
-                let outcome = outcome(item, options, random);
-                outcome
-                    .iter()
-                    .for_each(|outcome| outcomes.note(item.message.as_ref(), item.standing, outcome));
-                settlement.waiting.push(NewWaiting { position: item.position.clone(), outcome });
-            }
-        }
-        Some((settlement, outcomes))
-    }
-
-    /// What there will be to count and to tell of a settlement.
-    pub(super) fn outcomes(&self, options: &RelayOptions) -> Outcomes {
-        Outcomes::new(&self.figures, &self.lease.link, options.timing.retry.retries_max())
-    }
-
-    /// Forgets what was settled up to `upto`.
-    pub(super) fn settled(&mut self, upto: &P) {
-        self.lease.cursor = upto.clone();
-        while self
-            .log
-            .front()
-            .is_some_and(|batch| batch.items.last().is_some_and(|item| item.position <= *upto))
-        {
-            self.log.pop_front();
-        }
-    }
-
-    /// The outcomes of the waiting batch, once all are known.
-    pub(super) fn waiting_outcomes(
-        &mut self,
-        options: &RelayOptions,
-        random: &dyn Random,
-    ) -> Option<(Vec<(P, WaitingOutcome)>, Outcomes)> {
-        let batch = self.waiting.as_ref().filter(|batch| batch.state == State::Answered)?;
-        let mut told = self.outcomes(options);
-        let outcomes = batch.items.iter().filter_map(|item| {
-            let outcome = outcome(item, options, random)?;
-            told.note(item.message.as_ref(), item.standing, &outcome);
-            Some((item.position.clone(), outcome))
-        });
-        Some((outcomes.collect(), told))
-    }
-
-    pub(super) fn waiting_settled(&mut self) {
-        self.waiting = None;
-        self.settling_waiting = false;
-        self.look_at = Some(Duration::ZERO);
-    }
 }
 
 fn bytes_of<P>(entry: &LogEntry<P>) -> usize {
@@ -597,11 +519,4 @@ fn is_scheduled(message: &Message) -> bool {
 
 fn no_route<P>(lease: &LaneLease<P>) -> Fate {
     Fate::dead(Reason::NoRoute, format!("no live process has registered {}", lease.link.destination))
-}
-
-/// The lifecycle's decision about a message. `None`: scheduled for later, or nothing happened to it.
-fn outcome<P>(item: &Item<P>, options: &RelayOptions, random: &dyn Random) -> Option<WaitingOutcome> {
-    let Fate::Known(event, error) = &item.fate else { return None };
-    let step = lifecycle::step(item.standing, event, &options.timing.retry, random)?;
-    Some(WaitingOutcome { step, error: error.clone(), head_policy: options.head_policy })
 }

@@ -11,6 +11,7 @@ mod lane;
 mod options;
 mod reader;
 mod run;
+mod settle;
 mod work;
 
 use std::collections::BTreeMap;

@@ -49,7 +49,11 @@ impl Core {
                 self.shared.opener.path.display()
             );
             let store = self.shared.opener.path.display().to_string();
-            tracing::error!(store, error = one_line(error), "the database is damaged; nothing more is acknowledged");
+            tracing::error!(
+                store,
+                error = one_line(error),
+                "the database is damaged; nothing more is acknowledged"
+            );
             self.stopped = Some(reason);
         }
     }
