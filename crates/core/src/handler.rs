@@ -71,7 +71,9 @@ pub fn shorten(text: &str) -> String {
     text.chars().take(ERROR_CHARS_MAX).map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
-fn is_hidden(c: char) -> bool {
+/// Whether a character is not seen but acts: on a terminal, or on how the rest of a line reads.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
     let separates = ('\u{2028}'..='\u{2029}').contains(&c);
     let turns =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -2,8 +2,10 @@
 
 mod admin;
 mod api;
+mod cli;
 mod config;
 mod demo;
+mod exit;
 mod logging;
 mod manual;
 mod node;
@@ -14,15 +16,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use twobox::ErrorKind;
 
+use self::exit::Exit;
+
 /// What goes wrong here is for people to read.
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The configuration or the command line cannot be used.
-const MISCONFIGURED: u8 = 2;
-
 /// Reliable messaging: a transactional outbox, an idempotent inbox, no broker needed.
 #[derive(Debug, Parser)]
-#[command(name = "twobox", version)]
+#[command(name = "twobox", version, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -37,6 +38,8 @@ enum Command {
     /// Checks or shows the configuration of a node.
     #[command(subcommand)]
     Config(config::Command),
+    #[command(flatten)]
+    Operate(cli::Command),
     /// Kills two services again and again while messages flow between them, then counts what was lost and what
     /// happened twice.
     Demo(demo::Arguments),
@@ -62,24 +65,27 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("twobox: {}", twobox_core::chain(&*error));
-            exit_code(&*error)
+            exit_of(&*error).into()
         }
     }
 }
 
-/// What scripts can tell a failure by: 2 if the same command can never work.
-fn exit_code(error: &(dyn std::error::Error + 'static)) -> ExitCode {
+/// What scripts can tell a failure by.
+fn exit_of(error: &(dyn std::error::Error + 'static)) -> Exit {
     let misconfigured = |error: &twobox::Error| error.kind() == ErrorKind::Misconfigured;
-    if error.is::<config::Faults>() || error.downcast_ref().is_some_and(misconfigured) {
-        return MISCONFIGURED.into();
+    match error.downcast_ref::<cli::Failure>() {
+        Some(failure) => failure.exit,
+        None if error.is::<config::Faults>() => Exit::Misconfigured,
+        None if error.downcast_ref().is_some_and(misconfigured) => Exit::Misconfigured,
+        None => Exit::Failed,
     }
-    ExitCode::FAILURE
 }
 
 async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve(options) => return serve::run(&options).await,
         Command::Config(command) => config::run(&command)?,
+        Command::Operate(command) => return Ok(cli::run(&command).await?.into()),
         Command::Demo(arguments) => return demo::run(arguments).await,
         Command::DemoShop(arguments) => demo::shop(arguments).await?,
         Command::DemoBilling(arguments) => demo::billing(arguments).await?,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use twobox::{Destination, Inbox, Outbox, Source, Sqlite};
+use twobox::{Destination, Inbox, Outbox, Source, Sqlite, Twobox};
 use twobox_core::Live;
 
 use crate::admin::Tokens;
+use crate::config::Config;
 
 /// A running node, as its API sees it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -25,6 +26,21 @@ pub(crate) struct Node {
     pub(crate) ttl: Duration,
     /// Largest payload that may be enqueued.
     pub(crate) payload_bytes_max: usize,
+}
+
+impl Node {
+    /// The node called `name` that this configuration is for.
+    pub(crate) fn new(config: &Config, name: &str, db: &Sqlite, service: &Twobox) -> twobox::Result<Self> {
+        Ok(Self {
+            db: db.clone(),
+            outbox: service.outbox(),
+            inbox: service.inbox(),
+            source: Source::new(name)?,
+            destinations: config.destinations.keys().map(Destination::new).collect::<twobox::Result<_>>()?,
+            ttl: config.outbox.ttl,
+            payload_bytes_max: config.outbox.payload_max.0,
+        })
+    }
 }
 
 /// How the API for operators is served.

@@ -8,7 +8,7 @@ use twobox_core::meters::Meters;
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Random};
 
-use crate::Prefix;
+use crate::{Prefix, schema};
 
 /// What survives what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +138,12 @@ impl SqliteBuilder {
         random: Arc<dyn Random>;
         /// Where it counts. Default: figures of its own, see [`Sqlite::meters`](crate::Sqlite::meters).
         meters: Arc<Meters>;
+    }
+
+    /// The migrations as SQL, for a migration tool of your own. No file is opened.
+    #[must_use]
+    pub fn migrations_sql(&self) -> String {
+        schema::print(&self.options.prefix)
     }
 
     /// Name of the SQLite VFS to use. Default: the operating system's. With another one, the checks for a

@@ -36,7 +36,7 @@ use twobox::{Front, ServerLimits, TurnedAway, Web};
 use twobox_core::one_line;
 use twobox_core::wire::Limits;
 
-use self::guard::Guard;
+use self::guard::{Actor, Guard};
 use self::pace::Pace;
 use self::refusal::{Code, Refusal};
 use crate::node::{AdminLimits, AdminSettings, Node};
@@ -122,17 +122,7 @@ impl Web for Api {
     }
 
     async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
-        let mut router = self.router.clone();
-        let response: Result<_, Infallible> = router.call(request.map(Body::from)).await;
-        let Ok(response) = response;
-        let (head, body) = response.into_parts();
-        match axum::body::to_bytes(body, usize::MAX).await {
-            Ok(bytes) => dressed(Response::from_parts(head, bytes)),
-            Err(error) => {
-                tracing::error!(error = one_line(&error), "an answer broke off");
-                plain(Code::Internal.because("the answer broke off"))
-            }
-        }
+        routed(&self.router, request).await
     }
 
     fn refuse(&self, turned_away: TurnedAway) -> Response<Bytes> {
@@ -143,6 +133,41 @@ impl Web for Api {
             TurnedAway::Busy => Code::Busy.because("too much is being asked at the moment"),
             _ => Code::Internal.because("the request could not be answered"),
         })
+    }
+}
+
+async fn routed(router: &Router, request: Request<Bytes>) -> Response<Bytes> {
+    let mut router = router.clone();
+    let response: Result<_, Infallible> = router.call(request.map(Body::from)).await;
+    let Ok(response) = response;
+    let (head, body) = response.into_parts();
+    match axum::body::to_bytes(body, usize::MAX).await {
+        Ok(bytes) => dressed(Response::from_parts(head, bytes)),
+        Err(error) => {
+            tracing::error!(error = one_line(&error), "an answer broke off");
+            plain(Code::Internal.because("the answer broke off"))
+        }
+    }
+}
+
+/// The same routes without a network: for whoever has the database file in their hands, and could change it anyway.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    router: Router,
+    actor: Actor,
+}
+
+impl Direct {
+    /// Acts on this node's database. What it does stands in the audit trail under the name of `actor`.
+    pub(crate) fn new(node: Node, actor: &str) -> Self {
+        let admin = Admin { node, outbox_pace: Pace::default(), inbox_pace: Pace::default() };
+        Self { router: router(admin), actor: Actor(actor.into()) }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, mut request: Request<Bytes>) -> Response<Bytes> {
+        request.extensions_mut().insert(self.actor.clone());
+        routed(&self.router, request).await
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::bulk::{
 pub(crate) use self::error::{ErrorAnswer, ErrorDetail};
 pub(crate) use self::health::{Alive, Health, HealthStatus, Problem};
 pub(crate) use self::inbox::{
-    InboxFailed, InboxFailedQuery, InboxMessage, InboxMessages, InboxQuery, InboxStats,
+    InboxFailed, InboxFailedQuery, InboxMessage, InboxMessageDetail, InboxMessages, InboxQuery, InboxStats,
 };
 pub(crate) use self::lanes::{
     BlockedInboxKey, BlockedOutboxKey, Lane, PauseAnswer, PauseRequest, ReleaseAnswer, ReleaseInboxKey,
@@ -33,7 +33,8 @@ pub(crate) use self::lanes::{
 };
 pub(crate) use self::messages::{MessageType, NewMessage, SendAnswer, SendBody, Sent};
 pub(crate) use self::outbox::{
-    OutboxFailed, OutboxFailedQuery, OutboxMessage, OutboxMessages, OutboxQuery, OutboxStats, Trace,
+    Attempt, OutboxFailed, OutboxFailedQuery, OutboxMessage, OutboxMessageDetail, OutboxMessages,
+    OutboxQuery, OutboxStats, Trace,
 };
 pub(crate) use self::page::{Items, LimitQuery, Page};
 

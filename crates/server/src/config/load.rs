@@ -17,9 +17,12 @@ use super::value::Problem;
 const FILE: &str = "twobox.toml";
 /// The variable that names the file.
 pub(crate) const FILE_VARIABLE: &str = "TWOBOX_CONFIG";
-/// Variables of this program that are no settings: for tests and for the demonstration.
-const OTHERS: [&str; 6] = [
+/// The variable with the token for a running node.
+pub(crate) const TOKEN_VARIABLE: &str = "TWOBOX_ADMIN_TOKEN";
+/// Variables of this program that are no settings: for its commands, for tests and for the demonstration.
+const OTHERS: [&str; 7] = [
     FILE_VARIABLE,
+    TOKEN_VARIABLE,
     "TWOBOX_CRASH_POINT",
     "TWOBOX_DEMO_SECRET",
     "TWOBOX_MUTANT",

@@ -23,8 +23,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::keys::{Config, Log, LogFormat, entries};
-pub(crate) use self::load::{Fault, Loaded};
+pub(crate) use self::load::{Fault, Loaded, TOKEN_VARIABLE};
+pub(crate) use self::secret::Secret;
 pub(crate) use self::secrets::Secrets;
+pub(crate) use self::units::parse_duration;
 
 use self::load::{FILE_VARIABLE, Outside};
 use crate::Result;
@@ -96,6 +98,11 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Options {
+    /// The configuration that a command for operators is about.
+    pub(crate) fn of(config: Option<PathBuf>, database: Option<String>) -> Self {
+        Self { config, database, ..Self::default() }
+    }
+
     /// The configuration and the secrets it names, all of it checked.
     pub(crate) fn load(&self) -> Result<(Loaded, Secrets), Faults> {
         let loaded = self.load_unchecked()?;
@@ -109,7 +116,7 @@ impl Options {
     }
 
     /// The configuration alone, each value for itself legal.
-    fn load_unchecked(&self) -> Result<Loaded, Faults> {
+    pub(crate) fn load_unchecked(&self) -> Result<Loaded, Faults> {
         let named = || std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
         let outside = Outside {
             file: self.config.clone().or_else(named),

@@ -13,13 +13,13 @@ impl Secret {
         Self(bytes.into())
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Reads a secret from the variable or the file that the configuration names, without the line break at its end.
     /// `None` if it names neither. The error says what is wrong and the remedy, never what was found.
-    pub(super) fn read(variable: &str, file: Option<&Path>) -> Result<Option<Self>, String> {
+    pub(crate) fn read(variable: &str, file: Option<&Path>) -> Result<Option<Self>, String> {
         let secret = match (variable, file) {
             ("", None) => return Ok(None),
             (variable, None) => of_variable(variable)?,

@@ -26,7 +26,7 @@ text!(Size, parse_size, |size| {
 });
 
 /// One or more numbers, each with its unit: `1 h 30 min`.
-fn parse_duration(text: &str) -> Read<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Read<Duration> {
     let wrong = || {
         Problem::new(format!(
             "{text:?} is no duration: write a number and a unit (ms, s, min, h, d), as in \"5 min\""

@@ -8,6 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use super::audit::Audit;
+use crate::cli::thousands;
 
 /// How the demonstration went.
 #[derive(Clone, Debug)]
@@ -130,18 +131,6 @@ fn dead(count: u64) -> String {
 )]
 fn whole(number: f64) -> u64 {
     number.round() as u64
-}
-
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -15,15 +15,12 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub(crate) use self::target::Target;
+pub(crate) use self::target::{Target, escape};
 
 use self::running::Running;
 use crate::config::Options;
+use crate::exit::Exit;
 use crate::{Result, logging};
-
-/// Ended before everything was finished: a second signal, or time was up. Nothing is lost; it is finished after the
-/// next start.
-const UNFINISHED: u8 = 3;
 
 /// Runs a node until it is told to stop.
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
@@ -50,12 +47,12 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
         finished = running.stop() => {
             if !finished {
                 tracing::warn!("stopped before everything was finished: node.stop_timeout is over");
-                end(UNFINISHED);
+                end(Exit::Unfinished);
             }
         }
         () = signals.stop() => {
             tracing::warn!("stopped before everything was finished: asked a second time");
-            end(UNFINISHED);
+            end(Exit::Unfinished);
         }
     }
     tracing::info!("stopped");
@@ -63,8 +60,8 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Ends at once, without waiting for threads that may be stuck.
-fn end(code: u8) -> ! {
-    std::process::exit(code.into())
+fn end(exit: Exit) -> ! {
+    std::process::exit(exit.code().into())
 }
 
 /// What a signal asks for.

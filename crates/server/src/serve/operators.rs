@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use twobox::{Destination, Shutdown, ShutdownHandle, Sqlite, Twobox};
-use twobox_core::{Live, Source, one_line};
+use twobox::{Shutdown, ShutdownHandle, Sqlite, Twobox};
+use twobox_core::{Live, one_line};
 
 use crate::Result;
 use crate::admin::{self, Tokens};
@@ -37,7 +37,8 @@ impl Operators {
         tokens: Live<Tokens>,
     ) -> Result<Self> {
         let address = listener.local_addr()?;
-        let (node, settings) = (node(config, db, service)?, settings(config, listener, tokens));
+        let (node, settings) =
+            (Node::new(config, &config.node.name, db, service)?, settings(config, listener, tokens));
         let (stop, mut shutdown) = Shutdown::new();
         let stopped = Box::pin(async move { shutdown.requested().await });
         let task = tokio::spawn(async move {
@@ -55,19 +56,6 @@ impl Operators {
             tracing::error!(error = one_line(&error), "what serves operators has failed");
         }
     }
-}
-
-fn node(config: &Config, db: &Sqlite, service: &Twobox) -> Result<Node> {
-    let destinations = config.destinations.keys().map(Destination::new).collect::<twobox::Result<_>>()?;
-    Ok(Node {
-        db: db.clone(),
-        outbox: service.outbox(),
-        inbox: service.inbox(),
-        source: Source::new(&config.node.name)?,
-        destinations,
-        ttl: config.outbox.ttl,
-        payload_bytes_max: config.outbox.payload_max.0,
-    })
 }
 
 fn settings(config: &Config, listener: TcpListener, tokens: Live<Tokens>) -> AdminSettings {

@@ -57,7 +57,7 @@ fn host(url: &str) -> &str {
 }
 
 /// Everything but letters, digits and `- . _ ~` as `%XX`, so that a name stays one segment of a path.
-fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
