@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     NotFound,
     /// Not confirmed, not allowed, or not in a state in which it can be done.
     Refused,
-    /// Something needs somebody: `status` or `verify` has found it.
+    /// Something needs somebody: `status`, `verify` or `restore` has found it.
     Unsound,
 }
 
@@ -30,7 +30,7 @@ Exit codes:
   3  stopped before everything was finished; nothing is lost
   4  there is no such thing, or nothing matches
   5  refused: not confirmed, not allowed, or not in a state in which it can be done
-  6  something needs somebody: found by status or verify";
+  6  something needs somebody: found by status, verify or restore";
 
 impl Exit {
     /// The number.

@@ -47,6 +47,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match error.kind() {
             ErrorKind::Misconfigured | ErrorKind::Invalid | ErrorKind::Schema => Exit::Misconfigured,
+            ErrorKind::Corrupt => Exit::Unsound,
             _ => Exit::Failed,
         };
         Self::new(exit, visible(&error.chain()))

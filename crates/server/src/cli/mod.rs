@@ -1,6 +1,7 @@
 //! Commands for operators: on a running node, or directly on a database file.
 
 mod audit;
+mod backup;
 mod bench;
 mod bulk;
 mod confirm;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Audit(audit::Arguments),
     /// Creates or upgrades the tables in a database file, or prints the SQL for it.
     Migrate(migrate::Arguments),
+    #[command(flatten)]
+    Backups(backup::Command),
     /// Measures how fast messages can be enqueued durably on this machine's disk.
     Bench(bench::Arguments),
 }
@@ -77,6 +80,7 @@ pub(crate) async fn run(command: &Command) -> Result<Exit> {
         Command::Keys(command) => keys::run(command).await,
         Command::Audit(arguments) => audit::run(arguments).await,
         Command::Migrate(arguments) => migrate::run(arguments).await,
+        Command::Backups(command) => backup::run(command).await,
         Command::Bench(arguments) => bench::run(arguments).await,
     }
 }

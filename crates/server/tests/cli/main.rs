@@ -1,6 +1,7 @@
 //! Commands for operators, as processes: on a database file and against a node that runs on it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backups;
 mod dead_letters;
 mod files;
 mod guide;
