@@ -32,7 +32,7 @@ pub fn format(time: Timestamp) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
 }
 
-/// Reads what [`format`] writes, and what RFC 3339 allows beside it in UTC: no fraction, or one of up to nine
+/// Reads what [`format()`] writes, and what RFC 3339 allows beside it in UTC: no fraction, or one of up to nine
 /// digits, of which the first six count. Leap seconds are not known.
 #[must_use]
 pub fn parse(text: &str) -> Option<Timestamp> {

@@ -368,7 +368,10 @@ impl Resend {
         if self.json {
             return print_json(resent);
         }
-        if resent.dry_run || resent.matched == 0 {
+        if resent.matched == 0 {
+            return Ok(());
+        }
+        if resent.dry_run {
             return print(&format!("{} messages match", thousands(resent.matched)));
         }
         print(&format!("{} messages are sent again", thousands(resent.resent)))

@@ -92,8 +92,9 @@ pub(super) async fn run<R: Serialize>(
     if matched.value == 0 || terms.dry_run {
         if common.json {
             print_json(&counted)?;
-        } else {
-            print(&format!("{} match", letters(matched)))?;
+        } else if matched.value > 0 {
+            let verb = if matched.value == 1 { "matches" } else { "match" };
+            print(&format!("{} {verb}", letters(matched)))?;
         }
         return Ok(super::found(matched.value > 0));
     }

@@ -87,5 +87,9 @@ pub(crate) async fn run(command: &Command) -> Result<Exit> {
 
 /// What a list that may be empty comes to.
 fn found(anything: bool) -> Exit {
-    if anything { Exit::Done } else { Exit::NotFound }
+    if anything {
+        return Exit::Done;
+    }
+    eprintln!("nothing matches");
+    Exit::NotFound
 }
