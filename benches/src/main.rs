@@ -142,6 +142,5 @@ async fn backup_report(arguments: &Arguments) -> Result<Report> {
     let mut lab = Lab::new(arguments.dir.as_deref(), plan)?;
     let mut report = Report::new(arguments.quick);
     report.extend(backup::measure(&mut lab, arguments.quick).await?);
-    report.raw(lab.raw_samples());
     Ok(report)
 }
