@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backups;
+mod canary;
 mod delivery;
 mod guide;
 mod kills;

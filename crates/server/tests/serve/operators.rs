@@ -12,7 +12,7 @@ use crate::program::{DONE, Program};
 use crate::world::{EVER, Node, World};
 
 /// Serves operators and programs as well, with these tokens.
-fn serve_operators(world: &World, config: &Path, write: &str, send: &str) {
+pub(crate) fn serve_operators(world: &World, config: &Path, write: &str, send: &str) {
     let file = |name: &str, text: &str| {
         let path = world.path(name);
         std::fs::write(&path, text).unwrap();
@@ -26,12 +26,12 @@ fn serve_operators(world: &World, config: &Path, write: &str, send: &str) {
     std::fs::write(config, text).unwrap();
 }
 
-fn address(node: &Node) -> SocketAddr {
+pub(crate) fn address(node: &Node) -> SocketAddr {
     node.said().split_whitespace().find_map(|word| word.strip_prefix("admin=")).unwrap().parse().unwrap()
 }
 
 /// Status and body of the answer.
-async fn ask(to: SocketAddr, line: &str, token: &str, body: &str) -> (u16, String) {
+pub(crate) async fn ask(to: SocketAddr, line: &str, token: &str, body: &str) -> (u16, String) {
     let request = format!(
         "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
          content-length: {}\r\nconnection: close\r\n\r\n{body}",
