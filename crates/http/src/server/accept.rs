@@ -39,7 +39,8 @@ pub(super) trait Answering: Send + Sync + 'static {
 
 /// What every connection needs to know.
 struct Site<A> {
-    socket: Socket,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsAcceptor>,
     limits: ServerLimits,
     service: Arc<A>,
 }
@@ -60,7 +61,12 @@ pub(super) async fn serve<A: Answering>(
         }
     };
     let connections = CutOnDrop(Arc::new(Connections::new(Arc::clone(&meters))));
-    let site = Arc::new(Site { socket, limits, service });
+    let site = Arc::new(Site {
+        #[cfg(feature = "tls")]
+        tls: socket.tls,
+        limits,
+        service,
+    });
     let connections = &connections.0;
     let (stop, stopping) = watch::channel(false);
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -146,7 +152,7 @@ async fn connected<A: Answering>(
     // Answers are written whole; waiting for more to send would only delay them.
     let _: Result<(), _> = stream.set_nodelay(true);
     #[cfg(feature = "tls")]
-    if let Some(tls) = &site.socket.tls {
+    if let Some(tls) = &site.tls {
         match tls.accept(stream).await {
             Ok(stream) => talk(&site.limits, &site.service, stream, connection, stopping).await,
             Err(error) => tracing::debug!(error = one_line(&error), "no agreement on TLS"),
