@@ -43,9 +43,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             durability: [Durability::Full; 2],
-            messages: 26,
+            messages: 40,
             drops_pages_beside_others: false,
-            trouble: Duration::from_secs(20),
+            trouble: Duration::from_secs(21),
             patience: Duration::from_secs(1_000),
         }
     }
