@@ -18,8 +18,7 @@ async fn rf_15_receiver_processes_and_inbox_write_succeeds_ack_lost() {
 #[cfg(feature = "crash-points")]
 async fn billing_dies_between_commit_and_answer() {
     let world = World::new();
-    // The commit of the first message. Before it come those of the migration and of the invoices' table.
-    let billing = world.start_dying_billing("writer.after-commit:3").await;
+    let billing = world.start_dying_billing("http.before-answer").await;
     let mut shop = world.start_shop().await.relay().await;
     shop.place(7).await;
     billing.dies().await;
