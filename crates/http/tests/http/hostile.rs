@@ -508,13 +508,19 @@ async fn s16_beyond_the_bytes_of_bodies_at_a_time_the_server_is_busy_and_then_wo
     let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
     let billing = Billing::start(server).await;
     // Takes all the room strangers have but a hundred bytes, and does not go on.
-    let mut hoarder = Raw::connect(billing.address).await;
     let body = padded(batch("hoarded"), room);
-    hoarder.send(&[&post_head(BATCH, room), &body[..room - 100]].concat()).await;
+    let hoarded = [&post_head(BATCH, room), &body[..room - 100]].concat();
     let probe = head(&format!("POST {BATCH}"), &["content-type: application/json", "content-length: 200"]);
     let probe = [probe, vec![b' '; 200]].concat();
     let ask = async || Raw::connect(billing.address).await.ask(&probe).await;
-    let busy = eventually("there is no room", EVER, async || Some(ask().await).filter(|of| of.status == 503));
+    let mut hoarders = Vec::new();
+    // A hoarder that comes while a probe has its share is refused itself, and another one has to come.
+    let busy = eventually("there is no room", EVER, async || {
+        let mut hoarder = Raw::connect(billing.address).await;
+        hoarder.send(&hoarded).await;
+        hoarders.push(hoarder);
+        Some(ask().await).filter(|of| of.status == 503)
+    });
     let busy = busy.await;
     assert_refused(&busy, 503, "busy");
     assert_eq!(busy.header("retry-after"), Some("1"));
@@ -523,7 +529,7 @@ async fn s16_beyond_the_bytes_of_bodies_at_a_time_the_server_is_busy_and_then_wo
     assert_eq!((refused.is_ambiguous(), refused.retry_after()), (false, Some(Duration::from_secs(1))));
     let store = |sql| billing.store.count(sql);
     assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (0, 0));
-    drop(hoarder);
+    drop(hoarders);
     let deliver = async || http.deliver(&link(), vec![message("m")]).await.ok();
     let answers = eventually("there is room again", EVER, deliver).await;
     assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
