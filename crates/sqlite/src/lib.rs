@@ -17,6 +17,7 @@ pub mod exposed;
 mod guard;
 mod inbox;
 mod instances;
+mod kept;
 mod ops;
 mod options;
 mod outbox;

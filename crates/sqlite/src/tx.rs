@@ -5,18 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, RowIndex};
+use rusqlite::{Connection, OptionalExtension, Params, RowIndex};
 use twobox_core::meters::MESSAGES;
 use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Source, mutant};
 
 use crate::error::{is_trouble, wrap};
 use crate::guard::Guard;
+use crate::inbox::peers::Counts;
+use crate::kept::{Counted, Kept};
 use crate::recent::{Appended, Generation};
 use crate::shared::{BoxState, FileId};
 use crate::sql::Sql;
-
-/// Consumers and sources that a group remembers: more than a queue usually hears from at once, few enough to look through.
-const KEPT_PEERS_MAX: usize = 16;
 
 /// What others want to hear of once it is committed.
 pub(crate) enum News {
@@ -85,15 +84,6 @@ pub struct SqliteTx<'c> {
     kept: Kept<'c>,
 }
 
-/// What the jobs of a group pass on to each other, because finding it again would cost as much as a small statement.
-#[derive(Default)]
-pub(crate) struct Kept<'c> {
-    /// Statements of ours that run for every message, by the place of their text.
-    statements: Vec<(*const u8, CachedStatement<'c>)>,
-    /// Rows of consumers and sources. They are never deleted.
-    peers: Vec<(Consumer, Source, i64)>,
-}
-
 /// One row of a result.
 #[derive(Debug)]
 pub struct Row<'r>(&'r rusqlite::Row<'r>);
@@ -157,8 +147,7 @@ impl<'c> SqliteTx<'c> {
     /// Runs a statement of ours and keeps it for the next time in this transaction.
     pub(crate) fn execute_kept(&mut self, sql: &'c str, params: impl Params) -> Result<usize> {
         self.check()?;
-        let at = self.keep(sql)?;
-        let result = self.kept.statements[at].1.execute(params);
+        let result = self.kept.statement(self.connection, sql).and_then(|kept| kept.execute(params));
         let changed = self.note(result, "execute a statement")?;
         self.wrote.set(self.wrote.get() || changed > 0);
         Ok(changed)
@@ -167,8 +156,7 @@ impl<'c> SqliteTx<'c> {
     /// Whether a query of ours, which is kept, finds anything.
     pub(crate) fn exists_kept(&mut self, sql: &'c str, params: impl Params) -> Result<bool> {
         self.check()?;
-        let at = self.keep(sql)?;
-        let result = self.kept.statements[at].1.exists(params);
+        let result = self.kept.statement(self.connection, sql).and_then(|kept| kept.exists(params));
         self.note(result, "run a query")
     }
 
@@ -180,37 +168,43 @@ impl<'c> SqliteTx<'c> {
         read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>> {
         self.check()?;
-        let at = self.keep(sql)?;
-        let result = self.kept.statements[at].1.query_row(params, read).optional();
+        let kept = self.kept.statement(self.connection, sql);
+        let result = kept.and_then(|kept| kept.query_row(params, read).optional());
         self.note(result, "run a query")
     }
 
     /// The row of a consumer and source, if a job of this group has looked it up.
     pub(crate) fn kept_peer(&self, consumer: &Consumer, source: &Source) -> Option<i64> {
-        let is_it = |(of, from, _): &&(Consumer, Source, i64)| of == consumer && from == source;
-        self.kept.peers.iter().find(is_it).map(|(_, _, id)| *id)
+        self.kept.peer(self.boxes, consumer, source)
     }
 
     /// Lets the jobs behind this one know the row of a consumer and source.
     pub(crate) fn keep_peer(&mut self, consumer: &Consumer, source: &Source, id: i64) {
-        if self.kept.peers.len() < KEPT_PEERS_MAX {
-            self.kept.peers.push((consumer.clone(), source.clone(), id));
+        self.kept.keep_peer(self.boxes, (consumer, source), id);
+    }
+
+    /// Adds to the counters of a peer, which are written once per group.
+    pub(crate) fn count(&mut self, peer: i64, counts: &Counts) -> Result<()> {
+        self.check()?;
+        let counted = self.kept.count(self.connection, (self.boxes, peer), counts);
+        self.note(counted, "count a message")
+    }
+
+    /// Writes what the jobs of this group have counted. The last one does so before the group commits.
+    pub(crate) fn write_counts(&mut self) -> Result<()> {
+        if !self.kept.has_counted() {
+            return Ok(());
         }
+        self.check()?;
+        let written = self.kept.write_counts(self.connection);
+        self.note(written, "write the counters")?;
+        self.note_write();
+        Ok(())
     }
 
     /// What the next job of the group can use.
     pub(crate) fn take_kept(&mut self) -> Kept<'c> {
         std::mem::take(&mut self.kept)
-    }
-
-    /// The place of a statement among those that are kept.
-    fn keep(&mut self, sql: &'c str) -> Result<usize> {
-        if let Some(at) = self.kept.statements.iter().position(|(of, _)| *of == sql.as_ptr()) {
-            return Ok(at);
-        }
-        let statement = self.note(self.connection.prepare_cached(sql), "prepare a statement")?;
-        self.kept.statements.push((sql.as_ptr(), statement));
-        Ok(self.kept.statements.len() - 1)
     }
 
     /// The first row of a query, if there is one.
@@ -278,7 +272,7 @@ impl<'c> SqliteTx<'c> {
     ) -> std::result::Result<T, E> {
         self.check()?;
         self.guard.savepoint(self.connection)?;
-        let before = (self.wrote.get(), self.news.borrow().len());
+        let before = (self.wrote.get(), self.news.borrow().len(), self.kept.counted());
         // A panic must not leave the savepoint open: the next one to be undone would then be the wrong one.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         match outcome.map(|outcome| outcome.and_then(|value| self.check().map(|()| value).map_err(E::from))) {
@@ -320,8 +314,8 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
-    fn undo(&mut self, (wrote, news): (bool, usize)) -> Result<()> {
-        self.kept.peers.clear(); // their rows may be among what is undone
+    fn undo(&mut self, (wrote, news, counted): (bool, usize, Vec<Counted<'c>>)) -> Result<()> {
+        self.kept.undo(counted);
         if self.connection.is_autocommit() {
             self.failed.set(true);
             return Ok(());

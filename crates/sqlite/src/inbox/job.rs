@@ -8,7 +8,7 @@ use rusqlite::params;
 use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, KeyGate};
-use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant, one_line};
+use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant};
 
 use super::SqliteHandler;
 use super::handle::Handle;
@@ -51,43 +51,40 @@ pub(super) struct RowChange {
     pub(super) revived: bool,
 }
 
-/// A consumer and source, with what this group adds to its counters.
+/// A consumer and source.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) id: i64,
     pub(super) watermark: i64,
-    counts: Counts,
 }
 
 impl Peer {
-    fn new(id: i64, watermark: i64) -> Self {
-        Self { id, watermark, counts: Counts::default() }
-    }
-
     /// The bug of a watermark that is not stored but told from the clock.
     fn by_the_clock(self, tx: &mut SqliteTx<'_>, now: Timestamp) -> Result<Self> {
         let window = tx.query_optional(&tx.sql.meta_get, ["dedup_window"], |row| row.get::<i64>(0))?;
         let watermark = window.map_or(i64::MIN, |window| now.as_micros().saturating_sub(window));
         Ok(Self { watermark, ..self })
     }
+}
 
-    fn count(&mut self, answer: &Answer, news: News, available: i64) {
-        let counts = &mut self.counts;
-        if let News::Handled(row) | News::Stored(row) = news {
-            counts.newest = counts.newest.max(available);
-            counts.size += i64::from(row.fresh);
-            counts.dead -= i64::from(row.revived);
-        }
-        match (answer, news) {
-            (Answer::Done(_), News::Handled(_)) => counts.done += 1,
-            (Answer::Done(_), News::Stored(_)) => counts.queued += 1,
-            (Answer::Rejected { .. }, News::Handled(_)) => counts.died += 1,
-            (Answer::Duplicate(_), _) => counts.duplicates += 1,
-            (Answer::Conflict, _) => counts.conflicts += 1,
-            (Answer::TooOld, _) => counts.too_old += 1,
-            _ => {}
-        }
+/// What an answer adds to the counters.
+fn counts(answer: &Answer, news: News, available: i64) -> Counts {
+    let mut counts = Counts::default();
+    if let News::Handled(row) | News::Stored(row) = news {
+        counts.newest = available;
+        counts.size = i64::from(row.fresh);
+        counts.dead = -i64::from(row.revived);
     }
+    match (answer, news) {
+        (Answer::Done(_), News::Handled(_)) => counts.done = 1,
+        (Answer::Done(_), News::Stored(_)) => counts.queued = 1,
+        (Answer::Rejected { .. }, News::Handled(_)) => counts.died = 1,
+        (Answer::Duplicate(_), _) => counts.duplicates = 1,
+        (Answer::Conflict, _) => counts.conflicts = 1,
+        (Answer::TooOld, _) => counts.too_old = 1,
+        _ => {}
+    }
+    counts
 }
 
 impl ProcessJob {
@@ -117,25 +114,19 @@ impl ProcessJob {
         let answer = if self.gate.holds(&message) {
             Answer::Held
         } else {
-            let peer = peer(&mut self.peers, tx, delivery, self.options.clock.now());
-            let handled = peer.as_ref().map_err(retry).map(|peer| delivery.handle(tx, &self.options, peer));
-            let (answer, news) = handled.unwrap_or_else(|failed| (failed, News::None));
-            if let Some(peer) = self.peers.get_mut(&(delivery.consumer.clone(), message.source.clone())) {
-                peer.count(&answer, news, message.available.as_micros());
+            match peer(&mut self.peers, tx, delivery, self.options.clock.now()) {
+                Ok(peer) => {
+                    let (answer, news) = delivery.handle(tx, &self.options, &peer);
+                    let counts = counts(&answer, news, message.available.as_micros());
+                    // What cannot be counted has failed the transaction, and the writer sees that.
+                    let _: Result<()> = counts.write(tx, peer.id);
+                    answer
+                }
+                Err(error) => retry(&error),
             }
-            answer
         };
         self.gate.note(&message, &answer);
         self.answers.push(answer);
-    }
-
-    /// Writes what this group adds to the counters, in the group's transaction.
-    fn flush(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
-        for peer in self.peers.values() {
-            peer.counts.write(tx, peer.id)?;
-        }
-        self.peers.clear();
-        Ok(())
     }
 
     fn progress(&self) -> Progress {
@@ -166,7 +157,7 @@ fn peer(
 pub(crate) fn find(tx: &mut SqliteTx<'_>, consumer: &Consumer, source: &Source) -> Result<Peer> {
     let names = params![consumer.as_str(), source.as_str()];
     let get = |tx: &mut SqliteTx<'_>| {
-        tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer::new(row.get(0)?, row.get(1)?)))
+        tx.query_optional(&tx.sql.peer_get, names, |row| Ok(Peer { id: row.get(0)?, watermark: row.get(1)? }))
     };
     if let Some(peer) = get(tx)? {
         return Ok(peer);
@@ -209,9 +200,7 @@ impl Job for ProcessJob {
             }
         }
         crash_point!("inbox.before-commit");
-        if let Err(error) = self.flush(tx) {
-            tracing::warn!(error = one_line(&error), "cannot count inbox messages");
-        }
+        self.peers.clear();
         self.progress()
     }
 

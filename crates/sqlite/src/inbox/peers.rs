@@ -1,6 +1,5 @@
 //! A consumer and a source: its counters change in the transaction of the rows they count.
 
-use rusqlite::params;
 use twobox_core::Result;
 
 use crate::SqliteTx;
@@ -42,12 +41,33 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Adds them to the peer's.
+    /// What a queued message adds that is done. The date is that of its row (S9).
+    pub(crate) fn done_later(available: i64) -> Self {
+        Self { newest: available, done: 1, queued: -1, ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.newest = self.newest.max(other.newest);
+        self.done += other.done;
+        self.duplicates += other.duplicates;
+        self.died += other.died;
+        self.conflicts += other.conflicts;
+        self.too_old += other.too_old;
+        self.mismatches += other.mismatches;
+        self.size += other.size;
+        self.queued += other.queued;
+        self.dead += other.dead;
+    }
+
+    /// Adds them to the peer's when the transaction commits.
     pub(crate) fn write(&self, tx: &mut SqliteTx<'_>, peer: i64) -> Result<()> {
+        tx.count(peer, self)
+    }
+
+    /// What the statement that adds them is given.
+    pub(crate) fn params(&self, peer: i64) -> [i64; 11] {
         let Self { newest, done, duplicates, died, conflicts, too_old, mismatches, size, queued, dead } =
-            self;
-        let values =
-            params![peer, newest, done, duplicates, died, conflicts, too_old, mismatches, size, queued, dead];
-        tx.execute(&tx.sql.peer_count, values).map(drop)
+            *self;
+        [peer, newest, done, duplicates, died, conflicts, too_old, mismatches, size, queued, dead]
     }
 }

@@ -4,10 +4,11 @@ use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{Handled, Job as Claimed, OwnerToken, Queue};
-use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant, one_line};
+use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant};
 
-use super::settle::{Tally, die, failed, finish, held};
+use super::settle::{die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
+use crate::inbox::peers::Counts;
 use crate::writer::{Budget, Class, Job, Progress};
 use crate::{Sqlite, SqliteHandler, SqliteTx};
 
@@ -20,8 +21,6 @@ pub(super) struct HandleJob {
     handled: Vec<Handled>,
     /// How many of them are committed.
     committed: usize,
-    /// What this group adds to the counters.
-    tally: Tally,
     reply: oneshot::Sender<Result<Vec<Handled>>>,
 }
 
@@ -47,7 +46,7 @@ impl HandleJob {
         let (reply, receiver) = oneshot::channel();
         let handled = Vec::with_capacity(jobs.len());
         let (db, queue) = (db.clone(), queue.clone());
-        (Self { db, queue, owner, jobs, handled, committed: 0, tally: Tally::default(), reply }, receiver)
+        (Self { db, queue, owner, jobs, handled, committed: 0, reply }, receiver)
     }
 
     fn next(&mut self, tx: &mut SqliteTx<'_>) {
@@ -55,10 +54,7 @@ impl HandleJob {
         let claimed = &self.jobs[self.handled.len()];
         let outcome = tx.isolate(|tx| self.attempt(tx, claimed, now));
         let handled = match outcome {
-            Ok((response, peer, available)) => {
-                self.tally.done(peer, available);
-                Handled::Done(response)
-            }
+            Ok(response) => Handled::Done(response),
             Err(Undo::Lost) => Handled::LeaseLost,
             Err(Undo::Failed(refusal)) => {
                 let settled = tx.savepoint(|tx| self.settle(tx, claimed, &refusal, now));
@@ -68,13 +64,13 @@ impl HandleJob {
         self.handled.push(handled);
     }
 
-    /// The handler, then the fenced end: both or none. Returns what is counted beside the response: peer and date.
+    /// The handler, then the fenced end: both or none.
     fn attempt(
         &self,
         tx: &mut SqliteTx<'_>,
         claimed: &Claimed<SqliteHandler>,
         now: Timestamp,
-    ) -> std::result::Result<(Response, i64, i64), Undo> {
+    ) -> std::result::Result<Response, Undo> {
         let Some((held, available)) = held(tx, self.owner, &claimed.lease)? else {
             return Err(Undo::Lost);
         };
@@ -88,7 +84,8 @@ impl HandleJob {
         if !finish(tx, (self.owner, &claimed.lease), &held, &response, now)? {
             return Err(Undo::Lost);
         }
-        Ok((response, held.peer, available))
+        Counts::done_later(available).write(tx, held.peer)?;
+        Ok(response)
     }
 
     /// What a refusal means to the message. Its effects are undone.
@@ -133,9 +130,6 @@ impl Job for HandleJob {
             }
         }
         crash_point!("queue.before-commit");
-        if let Err(error) = self.tally.write(tx) {
-            tracing::warn!(error = one_line(&error), "cannot count queued messages");
-        }
         self.progress()
     }
 
@@ -145,7 +139,6 @@ impl Job for HandleJob {
 
     fn rolled_back(&mut self) {
         self.handled.truncate(self.committed);
-        self.tally.clear();
     }
 
     fn is_single(&self) -> bool {

@@ -23,7 +23,7 @@ pub(crate) use self::keys::Ended;
 pub(crate) use self::settle::bury_by_hand;
 
 use self::handle::HandleJob;
-use self::settle::{Settle, Tally};
+use self::settle::Settle;
 use crate::writer::Class;
 use crate::{Sqlite, SqliteHandler, SqliteTx};
 
@@ -179,13 +179,10 @@ impl Sqlite {
         let (db, queue, leases) = (self.clone(), queue.clone(), leases.to_vec());
         self.write(Class::Synced, move |tx| {
             let now = db.options.clock.now();
-            let (mut settled, mut tally) = (0, Tally::default());
-            for lease in &leases {
-                let tallied = (&mut tally, now);
-                settled += u64::from(settle::settle(&db, tx, &queue, (owner, lease), &settle, tallied)?);
-            }
-            tally.write(tx)?;
-            Ok(settled)
+            leases.iter().try_fold(0, |settled, lease| {
+                let is_settled = settle::settle(&db, tx, &queue, (owner, lease), &settle, now)?;
+                Ok(settled + u64::from(is_settled))
+            })
         })
         .await
     }

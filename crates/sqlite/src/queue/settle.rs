@@ -1,6 +1,5 @@
 //! Settling what was claimed: done, again, never (IBX §6.4–6.7). Only while the lease is current (S5).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -31,30 +30,6 @@ pub(super) struct Held {
     pub(super) key: Option<String>,
 }
 
-/// What is done, to be added to the counters of its peers, by peer.
-#[derive(Default)]
-pub(super) struct Tally(BTreeMap<i64, Counts>);
-
-impl Tally {
-    /// Counts a message that is done. The date is that of its row: from it the watermark is derived (S9).
-    pub(super) fn done(&mut self, peer: i64, available: i64) {
-        let counts = self.0.entry(peer).or_default();
-        counts.done += 1;
-        counts.queued -= 1;
-        counts.newest = counts.newest.max(available);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Writes the counters, in the transaction of what they count.
-    pub(super) fn write(&mut self, tx: &mut SqliteTx<'_>) -> Result<()> {
-        let counted = std::mem::take(&mut self.0);
-        counted.into_iter().try_for_each(|(peer, counts)| counts.write(tx, peer))
-    }
-}
-
 /// How a message dies.
 pub(super) struct Death<'a> {
     pub(super) reason: Reason,
@@ -73,14 +48,14 @@ pub(super) fn settle(
     queue: &Queue,
     (owner, lease): (OwnerToken, &WorkLease),
     settle: &Settle,
-    (tally, now): (&mut Tally, Timestamp),
+    now: Timestamp,
 ) -> Result<bool> {
     let Some((held, available)) = held(tx, owner, lease)? else { return Ok(false) };
     match settle {
         Settle::Done => {
             let done = finish(tx, (owner, lease), &held, &Response::empty(), now)?;
             if done {
-                tally.done(held.peer, available);
+                Counts::done_later(available).write(tx, held.peer)?;
             }
             return Ok(done);
         }

@@ -14,9 +14,10 @@ use super::queue::Queued;
 use crate::connection::set_synchronous;
 use crate::error::wrap;
 use crate::guard::{Guard, Inside};
+use crate::kept::Kept;
 use crate::options::{Durability, Options};
 use crate::shared::Shared;
-use crate::tx::{Kept, News, SqliteTx};
+use crate::tx::{News, SqliteTx};
 
 /// Lazy work is synced within this time (W4).
 const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
@@ -224,8 +225,11 @@ impl Core {
             let Some(mut queued) = jobs.pop_front() else { break };
             let mut tx = SqliteTx::new(&open.connection, state, &open.guard, file, (lean, kept));
             let progress = queued.job.run(&mut tx, &budget);
+            let is_last = jobs.is_empty() || budget.is_over();
+            let counted = if is_last { tx.write_counts() } else { Ok(()) };
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
-            let (spoilt, trouble) = (tx.check(), tx.trouble());
+            let spoilt = counted.and_then(|()| tx.check().map_err(|_| gone()));
+            let trouble = tx.trouble();
             wrote |= tx.wrote();
             news.append(&mut tx.take_news());
             kept = tx.take_kept();
@@ -239,15 +243,11 @@ impl Core {
                 self.shared.set_full(trouble.kind() == ErrorKind::Full);
                 return Err(if damaged { Failure::Refused(trouble) } else { Failure::Spoilt(trouble) });
             }
-            if spoilt.is_err() {
-                return Err(Failure::Spoilt(gone()));
-            }
-            if budget.is_over() {
+            spoilt.map_err(Failure::Spoilt)?;
+            if is_last {
                 break;
             }
-            if !jobs.is_empty() {
-                crash_point!("writer.between-jobs");
-            }
+            crash_point!("writer.between-jobs");
         }
         drop((inside, kept));
         if mutant!(AcknowledgeBeforeCommit) {
@@ -385,15 +385,16 @@ impl Core {
         let mut tx =
             SqliteTx::new(&open.connection, &queued.state, &open.guard, file, (false, Kept::default()));
         let progress = queued.job.run(&mut tx, &budget);
+        let counted = tx.write_counts();
         let (wrote, news) = (tx.wrote(), tx.take_news());
         if let Some(trouble) = tx.trouble() {
             note_trouble(&self.shared.options, &trouble);
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
             return Err(trouble);
         }
-        if tx.check().is_err() {
+        if let Err(error) = counted.and_then(|()| tx.check().map_err(|_| gone())) {
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
-            return Ok(queued.job.failed_alone(gone()));
+            return Ok(queued.job.failed_alone(error));
         }
         drop(tx);
         drop(inside);

@@ -91,6 +91,44 @@ async fn ibx_102_a_source_whose_first_message_was_undone_is_made_again() {
     assert_eq!(world.record("b").await, None);
     assert_eq!(world.record("c").await.unwrap().status, InboxStatus::Processing);
     assert_eq!(number(&world.place.path(), "SELECT count(*) FROM inbox_work"), 1);
+    assert_eq!(number(&world.place.path(), "SELECT size * 10 + queued FROM inbox_peers"), 11);
+}
+
+/// Counters are written once per group: what is undone must not be in them, what came before must.
+#[tokio::test]
+async fn ibx_102_what_was_undone_is_not_counted() {
+    let world = World::new().await;
+    let (db, queue) = (world.db.clone(), world.queue.clone());
+    let work = |id| Work { message: message(&world.db, id), hash: None };
+    let (first, undone, second) = (work("a"), work("b"), work("c"));
+    world
+        .db
+        .transaction::<_, Error, _>(move |tx| {
+            db.enqueue_work_in(tx, &queue, &first)?;
+            let fails = tx.savepoint::<(), Error>(|tx| {
+                db.enqueue_work_in(tx, &queue, &undone)?;
+                Err(Error::invalid("undone"))
+            });
+            assert!(fails.is_err());
+            db.enqueue_work_in(tx, &queue, &second)
+        })
+        .await
+        .unwrap();
+    assert_eq!(number(&world.place.path(), "SELECT size * 10 + queued FROM inbox_peers"), 22);
+}
+
+/// A group that commits has counted; one whose counters cannot be written has not happened.
+#[tokio::test]
+async fn ibx_102_what_cannot_be_counted_has_not_happened() {
+    let world = World::new().await;
+    world.put("a").await.unwrap();
+    world.break_at("UPDATE ON inbox_peers");
+    let error = world.put("b").await.unwrap_err();
+    assert!(error.chain().contains("broken"), "{}", error.chain());
+    assert_eq!(world.record("b").await, None);
+    world.mend();
+    assert_eq!(world.put("b").await.unwrap(), Enqueued::New);
+    assert_eq!(number(&world.place.path(), "SELECT size * 10 + queued FROM inbox_peers"), 22);
 }
 
 #[tokio::test]

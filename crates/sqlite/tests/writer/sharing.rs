@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{Answer, Delivery, InboxStore, Treatment};
+use twobox_core::ports::{Answer, Delivery, InboxStore, Queue, QueueStore, Treatment, Work};
 use twobox_core::{Consumer, Error, ErrorKind, Response};
 use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler};
 use twobox_testkit::ManualClock;
@@ -137,6 +137,50 @@ fn adr_06_two_prefixes_in_one_file_are_independent_and_share_one_writer() {
         assert_eq!(now(status(db, id)).unwrap(), ("Pending".into(), 1));
         let others = ["of sales", "of stock", "of nobody"].into_iter().filter(|other| *other != id);
         others.for_each(|other| assert_eq!(now(status(db, other)), None));
+    }
+}
+
+/// What a group remembers of one pair of boxes says nothing about another.
+#[test]
+fn adr_06_a_group_keeps_the_sources_and_counters_of_two_prefixes_apart() {
+    let manual = Manual::new();
+    let path = manual.place.path();
+    let sales = now(prefixed("sales_").open(&path)).unwrap();
+    let mut migrated = std::pin::pin!(sales.migrate());
+    assert!(poll(migrated.as_mut()).is_pending());
+    assert!(sales.step());
+    now(migrated).unwrap();
+    // The row of `shop` is the first of one and the second of the other.
+    let sql = "INSERT INTO sales_inbox_peers (consumer, source) VALUES ('billing', 'another')";
+    manual.place.foreign().execute_batch(sql).unwrap();
+    let queue = Queue::new(Consumer::new("billing").unwrap());
+    let before = commits(&path);
+    let works: Vec<_> = ["a", "b"].map(|id| Work { message: message(&sales, id), hash: None }).into();
+    let mut queued: Vec<_> = [(&manual.db, 0), (&sales, 0), (&manual.db, 1)]
+        .into_iter()
+        .map(|(db, at)| Box::pin(db.enqueue_work(&queue, &works[at])))
+        .collect();
+    assert!(queued.iter_mut().all(|queued| poll(queued.as_mut()).is_pending()));
+    assert!(manual.db.step());
+    queued.into_iter().for_each(|queued| drop(now(queued).unwrap()));
+    assert_eq!(commits(&path), before + 1);
+
+    for (prefix, peers) in
+        [("", [("shop", 2)].as_slice()), ("sales_", [("another", 0), ("shop", 1)].as_slice())]
+    {
+        for (source, messages) in peers {
+            let of_source = format!("FROM {prefix}inbox_peers WHERE source = '{source}'");
+            for counter in ["size", "queued"] {
+                assert_eq!(
+                    number(&path, &format!("SELECT {counter} {of_source}")),
+                    *messages,
+                    "{prefix}{source}"
+                );
+            }
+            let rows =
+                format!("SELECT count(*) FROM {prefix}inbox WHERE peer_id = (SELECT peer_id {of_source})");
+            assert_eq!(number(&path, &rows), *messages, "{prefix}{source}");
+        }
     }
 }
 
