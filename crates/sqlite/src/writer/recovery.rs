@@ -124,15 +124,16 @@ fn bring_home(shared: &Shared) -> Result<()> {
 /// What a checkpoint says.
 pub(crate) struct Checkpoint {
     pub(crate) busy: bool,
-    /// Pages in the write-ahead log.
+    /// Pages in the write-ahead log, and how many of them are in the database file.
     pub(crate) pages: i64,
+    pub(crate) copied: i64,
 }
 
 /// Runs a checkpoint of the given mode.
 pub(crate) fn checkpoint(connection: &Connection, mode: &str) -> Result<Checkpoint> {
     connection
         .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
-            Ok(Checkpoint { busy: row.get::<_, i64>(0)? != 0, pages: row.get(1)? })
+            Ok(Checkpoint { busy: row.get::<_, i64>(0)? != 0, pages: row.get(1)?, copied: row.get(2)? })
         })
         .map_err(wrap("checkpoint"))
 }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use twobox_core::{Error, ErrorKind, Result, crash_point, one_line};
 
 use super::core::Core;
@@ -21,6 +22,12 @@ const IDLE: Duration = Duration::from_secs(3600);
 const BUSY_MAX: Duration = Duration::from_millis(100);
 /// How long that pause is: it catches the first polls of SQLite's busy handler (1, 2, 5 ms).
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Pages that the writer copies itself when it starts the log again: little more than the two syncs that takes anyway.
+const REST_MAX: i64 = 64;
+/// How often the log is copied before that, at least twice. Each pass leaves what was written while it ran, a fraction
+/// of what it copied, and takes a slow sync off the writer; with a reader in the way no pass gets any further.
+const PASSES_MAX: u32 = 3;
 
 /// A running writer thread. Dropping it finishes what is queued, then stops.
 pub(crate) struct WriterThread {
@@ -166,7 +173,7 @@ impl Checkpointer {
 
     fn run(&self, shared: &Shared) {
         while self.wait_for_request() {
-            let copied = shared.readers.with_checkpointer(|connection| checkpoint(connection, "PASSIVE"));
+            let copied = shared.readers.with_checkpointer(copy);
             crash_point!("checkpoint.copied");
             if let Err(error) = copied {
                 shared.options.meters.store.checkpoints_failed.one();
@@ -189,6 +196,18 @@ impl Checkpointer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Copies the log until little is left for the writer, which nobody can commit beside.
+fn copy(connection: &Connection) -> Result<()> {
+    checkpoint(connection, "PASSIVE")?;
+    for _ in 1..PASSES_MAX {
+        let copied = checkpoint(connection, "PASSIVE")?.copied;
+        if checkpoint(connection, "NOOP")?.pages.saturating_sub(copied) <= REST_MAX {
+            break;
+        }
+    }
+    Ok(())
 }
 
 impl Core {
