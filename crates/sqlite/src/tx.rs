@@ -28,6 +28,11 @@ pub(crate) enum News {
 }
 
 impl News {
+    /// Whether whoever heard this needs not hear the other one.
+    fn says_it_all(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Work(queue), Self::Work(other)) if Arc::ptr_eq(queue, other))
+    }
+
     /// Tells. Returns whether other processes have to hear of it as well.
     pub(crate) fn publish(self) -> bool {
         match self {
@@ -342,7 +347,7 @@ impl<'c> SqliteTx<'c> {
     /// Notes that something was queued, or can be claimed.
     pub(crate) fn note_work(&self) {
         let mut news = self.news.borrow_mut();
-        // One word is enough, and jobs have hundreds of messages.
+        // Jobs have hundreds of messages.
         if !matches!(news.last(), Some(News::Work(_))) {
             news.push(News::Work(Arc::clone(self.boxes)));
         }
@@ -353,9 +358,14 @@ impl<'c> SqliteTx<'c> {
         self.news.borrow_mut().push(News::Steered(Arc::clone(self.boxes)));
     }
 
-    /// What others want to hear of once it is committed.
-    pub(crate) fn take_news(&self) -> Vec<News> {
-        self.news.take()
+    /// Tells what others want to hear of once it is committed.
+    pub(crate) fn pass_news_on(&self, group: &mut Vec<News>) {
+        for news in self.news.borrow_mut().drain(..) {
+            // One word per group is enough, and a group may be many small jobs.
+            if !group.last().is_some_and(|last| last.says_it_all(&news)) {
+                group.push(news);
+            }
+        }
     }
 
     /// Whether a commit would have something to sync.

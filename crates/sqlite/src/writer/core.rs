@@ -231,7 +231,7 @@ impl Core {
             let spoilt = counted.and_then(|()| tx.check().map_err(|_| gone()));
             let trouble = tx.trouble();
             wrote |= tx.wrote();
-            news.append(&mut tx.take_news());
+            tx.pass_news_on(&mut news);
             kept = tx.take_kept();
             drop(tx);
             ran.push((queued, progress));
@@ -386,7 +386,8 @@ impl Core {
             SqliteTx::new(&open.connection, &queued.state, &open.guard, file, (false, Kept::default()));
         let progress = queued.job.run(&mut tx, &budget);
         let counted = tx.write_counts();
-        let (wrote, news) = (tx.wrote(), tx.take_news());
+        let (wrote, mut news) = (tx.wrote(), Vec::new());
+        tx.pass_news_on(&mut news);
         if let Some(trouble) = tx.trouble() {
             note_trouble(&self.shared.options, &trouble);
             let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
