@@ -1,7 +1,7 @@
 //! Which messages are being handled right now, so that a duplicate waits instead of running or getting a wrong
 //! answer (S7).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
 
@@ -59,15 +59,14 @@ impl InFlight {
 impl Handling {
     /// Begins to handle a message. `false` if somebody already does.
     pub(super) fn begin(&mut self, message: &Message) -> bool {
-        let key = key(message);
-        let mut entries = self.of.lock();
-        if entries.contains_key(&key) {
-            return false;
+        match self.of.lock().entry(key(message)) {
+            hash_map::Entry::Occupied(_) => false,
+            hash_map::Entry::Vacant(vacant) => {
+                self.keys.push(vacant.key().clone());
+                vacant.insert(Entry::default());
+                true
+            }
         }
-        entries.insert(key.clone(), Entry::default());
-        drop(entries);
-        self.keys.push(key);
-        true
     }
 }
 

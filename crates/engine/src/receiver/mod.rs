@@ -163,11 +163,9 @@ impl<S: InboxStore> Receiver<S> {
         if got.len() != reached.len() {
             return Err(Error::new(ErrorKind::Unavailable, "the store answered another number of messages"));
         }
-        for &at in wave.now.iter().filter(|at| !reached.contains(at)) {
-            gate.note(&messages[at], &Answer::NotReached);
-            answers[at] = Some(Answer::NotReached);
-        }
-        for (&at, answer) in reached.iter().zip(got) {
+        let mut got = reached.into_iter().zip(got).peekable();
+        for &at in &wave.now {
+            let answer = got.next_if(|(reached, _)| *reached == at).map_or(Answer::NotReached, |(_, got)| got);
             gate.note(&messages[at], &answer);
             answers[at] = Some(answer);
         }
