@@ -165,7 +165,8 @@ impl<S: InboxStore> Receiver<S> {
         }
         let mut got = reached.into_iter().zip(got).peekable();
         for &at in &wave.now {
-            let answer = got.next_if(|(reached, _)| *reached == at).map_or(Answer::NotReached, |(_, got)| got);
+            let answer =
+                got.next_if(|(reached, _)| *reached == at).map_or(Answer::NotReached, |(_, got)| got);
             gate.note(&messages[at], &answer);
             answers[at] = Some(answer);
         }

@@ -12,6 +12,7 @@ use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::options::RelayOptions;
+use super::showing::Showing;
 
 /// The state of a lane this relay holds. Thrown away and reloaded after any doubt about the lease (L1).
 #[derive(Debug)]
@@ -40,6 +41,7 @@ pub(super) struct Lane<P> {
     /// A batch of waiting rows broke the receiver: the next one has at most this many, and is suspect (L3).
     suspect_limit: Option<usize>,
     next_batch: u64,
+    pub(super) showing: Showing<P>,
     pub(super) settling: bool,
     pub(super) settling_waiting: bool,
     pub(super) looking: bool,
@@ -99,6 +101,7 @@ impl<P: Clone + Ord> Lane<P> {
             batch_limit: options.batch_messages_max,
             suspect_limit: None,
             next_batch: 0,
+            showing: Showing::new(),
             settling: false,
             settling_waiting: false,
             looking: false,
@@ -178,10 +181,11 @@ impl<P: Clone + Ord> Lane<P> {
         self.look_at.filter(|_| !self.looking && self.waiting.is_none())
     }
 
-    /// The furthest place in a request.
+    /// The furthest place that was sent and is not settled, answered or not.
     pub(super) fn sending(&self) -> Option<P> {
-        let in_flight = self.log.iter().rev().find(|batch| batch.state == State::InFlight)?;
-        in_flight.items.last().map(|item| item.position.clone())
+        let is_sent = |batch: &&Batch<P>| matches!(batch.state, State::InFlight | State::Answered);
+        let last = self.log.iter().rev().find(is_sent)?;
+        last.items.last().map(|item| item.position.clone())
     }
 
     fn batches(&self) -> impl Iterator<Item = &Batch<P>> {

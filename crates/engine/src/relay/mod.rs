@@ -12,6 +12,7 @@ mod options;
 mod reader;
 mod run;
 mod settle;
+mod showing;
 mod work;
 
 use std::collections::BTreeMap;

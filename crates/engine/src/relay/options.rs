@@ -28,6 +28,9 @@ pub struct RelayOptions {
     pub batch_bytes_max: usize,
     /// Requests per lane at a time. Default 3: one on its way, one being handled, one being answered.
     pub in_flight_max: usize,
+    /// A request that takes longer than this shows its messages as `Sending`. Default 10 ms: most are answered before
+    /// anybody could look, and showing them costs a commit.
+    pub sending_shown_after: Duration,
     /// How often a lane that is held by an outage is probed: 100 ms doubling to 10 s.
     pub probe: Policy,
     /// How long a destination may be unregistered before its messages fail. Default 10 min: longer than a
@@ -45,6 +48,7 @@ impl Default for RelayOptions {
             batch_messages_max: 500,
             batch_bytes_max: 256 << 10,
             in_flight_max: 3,
+            sending_shown_after: Duration::from_millis(10),
             probe: Policy::default()
                 .base(Duration::from_millis(100))
                 .max(Duration::from_secs(10))

@@ -101,7 +101,7 @@ impl<S: OutboxStore> Run<S> {
         let now = self.relay.timer.monotonic();
         let lanes = self.lanes.values().flat_map(|lane| {
             let probe = lane.probe_due().filter(|_| self.may_send(lane, now));
-            [probe, lane.look_due()]
+            [probe, lane.look_due(), lane.showing.due().filter(|_| !lane.settling)]
         });
         let take = Some(self.take_at).filter(|_| !self.taking);
         let next = lanes.chain([take]).flatten().min().unwrap_or(now.saturating_add(IDLE));

@@ -25,13 +25,10 @@ impl<P: Clone + Ord> Lane<P> {
             self.log.iter().take_while(answered).count()
         };
         let upto = self.log.get(known.checked_sub(1)?)?.items.last()?.position.clone();
-        let mut outcomes = self.outcomes(options);
-        let mut settlement = Settlement {
-            upto,
-            receipts: Vec::with_capacity(known),
-            waiting: Vec::new(),
-            sending: self.sending(),
-        };
+        let (mut outcomes, sending) = (self.outcomes(options), self.sending());
+        self.showing.settled(sending.as_ref());
+        let mut settlement =
+            Settlement { upto, receipts: Vec::with_capacity(known), waiting: Vec::new(), sending };
         for batch in self.log.iter().take(known).filter(answered) {
             let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) else { continue };
             let sent = batch.items.iter().filter(|item| item.succeeded()).count();

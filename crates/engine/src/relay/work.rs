@@ -9,7 +9,7 @@ use twobox_core::ports::{
 };
 use twobox_core::{Error, Message, Source, crash_point, mutant, one_line, panics};
 
-use super::batch::{Batch, Origin, State};
+use super::batch::{Batch, State};
 use super::event::{Delivered, Event, Of};
 use super::figures::Outcomes;
 use super::options::{Callback, DeadLetterCallback};
@@ -37,6 +37,7 @@ impl<S: OutboxStore> Run<S> {
         for id in ids {
             self.look(id);
             self.dispatch(id).await;
+            self.show_sending(id);
         }
         self.lanes.values().for_each(|lane| lane.figures.show(&lane.breaker, lane.oldest()));
         self.settle_lanes();
@@ -196,15 +197,6 @@ impl<S: OutboxStore> Run<S> {
         let (store, timer, link, epoch) =
             (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link), lease.epoch);
         let timeout = self.relay.options.timing.request_timeout;
-        // A settlement that is about to be written shows what is being sent as well.
-        if let Some(upto) = lane.sending().filter(|_| request.origin == Origin::Log && !lane.settling) {
-            let store = store.clone();
-            self.calls.start(async move {
-                let shown = store.mark_sending(&lease, &upto).await;
-                crash_point!("relay.sending-shown");
-                Event::Shown(shown)
-            });
-        }
         self.calls.start(async move {
             let Request { batch, upto, messages, .. } = request;
             let sent = async {
@@ -220,6 +212,20 @@ impl<S: OutboxStore> Run<S> {
                 Ok::<_, Error>(Delivered { result, took })
             };
             Event::Answered(of, batch, sent.await)
+        });
+    }
+
+    /// Shows what is being sent, unless a settlement is about to do so.
+    fn show_sending(&mut self, id: LaneId) {
+        let (now, after) = (self.relay.timer.monotonic(), self.relay.options.sending_shown_after);
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.settling) else { return };
+        let sending = lane.sending();
+        let Some(upto) = lane.showing.next(sending, now, after) else { return };
+        let (store, lease) = (self.relay.store.clone(), lane.lease.clone());
+        self.calls.start(async move {
+            let shown = store.mark_sending(&lease, &upto).await;
+            crash_point!("relay.sending-shown");
+            Event::Shown(shown)
         });
     }
 
@@ -318,7 +324,6 @@ impl<S: OutboxStore> Run<S> {
 /// A batch about to be sent.
 struct Request<P> {
     batch: u64,
-    origin: Origin,
     messages: Vec<Arc<Message>>,
     /// The log must be durable up to here first: what is visible need not be (W6). That goes for waiting rows
     /// as well, which may have been moved from the log a moment ago.
@@ -328,7 +333,7 @@ struct Request<P> {
 impl<P: Clone + Ord> Request<P> {
     fn of(batch: &Batch<P>) -> Self {
         let upto = batch.items.iter().map(|item| &item.position).max().cloned();
-        Self { batch: batch.id, origin: batch.origin, messages: batch.messages(), upto }
+        Self { batch: batch.id, messages: batch.messages(), upto }
     }
 }
 

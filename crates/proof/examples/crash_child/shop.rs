@@ -172,6 +172,7 @@ pub(crate) fn relay(
         timing,
         batch_messages_max: 3,
         in_flight_max: 2,
+        sending_shown_after: Duration::ZERO,
         probe: retry,
         shutdown_timeout: Duration::from_secs(2),
         ..RelayOptions::default()

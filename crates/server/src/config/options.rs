@@ -26,6 +26,7 @@ impl Config {
             probe: RelayOptions::default().probe.base(outbox.probe_base).max(outbox.probe_max),
             route_grace: outbox.route_grace,
             shutdown_timeout: self.part_stop_timeout(),
+            ..RelayOptions::default()
         }
     }
 
