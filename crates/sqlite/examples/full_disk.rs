@@ -1,5 +1,8 @@
 //! A process whose disk fills up while it commits, and has room again later. Started by `tests/full_disk.rs` with
 //! a limit on the size of files; prints what it saw, one fact per line.
+//!
+//! With the word `checkpoint` behind the path, the write-ahead log is kept so short that the database file meets the
+//! limit first.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +20,10 @@ const EVER: Duration = Duration::from_secs(60);
 async fn main() -> Result<(), Error> {
     let path =
         std::env::args_os().nth(1).map(PathBuf::from).expect("the database's path as the first argument");
-    let db = Sqlite::open(path).await?;
+    let builder = Sqlite::builder();
+    let is_kept_short = std::env::args().nth(2).is_some_and(|word| word == "checkpoint");
+    let builder = if is_kept_short { builder.wal_pages_max(64) } else { builder };
+    let db = builder.open(path).await?;
     db.migrate().await?;
     let create = "CREATE TABLE rows (n INTEGER PRIMARY KEY, filler BLOB)";
     db.transaction::<_, Error, _>(move |tx| tx.execute(create, [])).await?;

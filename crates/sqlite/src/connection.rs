@@ -52,19 +52,25 @@ impl Opener {
                 ),
             ));
         }
-        if connection.is_readonly(rusqlite::MAIN_DB).map_err(wrap("open the writer"))? {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!(
-                    "{} cannot be written: check its permissions and those of its directory",
-                    self.path.display()
-                ),
-            ));
-        }
+        self.refuse_read_only(&connection)?;
         // Checkpoints run when the writer says so, not inside somebody's commit.
         connection.execute_batch("PRAGMA wal_autocheckpoint = 0").map_err(wrap("set up the writer"))?;
         set_synchronous(&connection, durability)?;
         Ok(connection)
+    }
+
+    /// Fails if SQLite could open the file for reading only, which it does without a word.
+    fn refuse_read_only(&self, connection: &Connection) -> Result<()> {
+        if !connection.is_readonly(rusqlite::MAIN_DB).map_err(wrap("open the writer"))? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ReadOnly,
+            format!(
+                "{} cannot be written: check its permissions and those of its directory",
+                self.path.display()
+            ),
+        ))
     }
 
     /// A connection that cannot write.
@@ -80,9 +86,12 @@ impl Opener {
     /// its word for what is in the log; when nobody has, the log is read as after a crash, checksums and all.
     ///
     /// # Errors
-    /// [`Busy`](ErrorKind::Busy): somebody else has it open. Nothing was written.
+    /// [`Busy`](ErrorKind::Busy): somebody else has it open. [`ReadOnly`](ErrorKind::ReadOnly): it cannot be written.
+    /// Nothing was written.
     pub(crate) fn alone(&self) -> Result<Connection> {
         let connection = self.connect()?;
+        // Such a connection cannot have it alone: SQLite could not lock a file that it has opened for reading.
+        self.refuse_read_only(&connection)?;
         let failed = || wrap("have the database alone");
         connection.busy_timeout(Duration::ZERO).map_err(failed())?;
         // Whatever comes next may fail, and what is left of a damaged database is left as it is.

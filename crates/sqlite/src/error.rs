@@ -22,7 +22,8 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
             _ => ErrorKind::Statement,
         };
     };
-    // Over a quota, or beyond the size that a file may have: SQLite calls only one way of being full by its name.
+    // Over a quota, beyond the size that a file may have, or open while its disk became read-only: SQLite calls only
+    // one way of not taking more by its name.
     if failure.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE {
         return ErrorKind::Full;
     }
@@ -36,6 +37,12 @@ pub(crate) fn kind(error: &rusqlite::Error) -> ErrorKind {
         _ if text.as_deref().is_some_and(|text| text.starts_with("no such table")) => ErrorKind::Schema,
         _ => ErrorKind::Statement,
     }
+}
+
+/// Whether the file takes nothing: there is no room, or it is read-only. Nothing was written and no sync has failed, so
+/// what was read before is as true as ever.
+pub(crate) fn is_unwritable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Full | ErrorKind::ReadOnly)
 }
 
 /// Whether the database itself is in trouble: damaged, unreadable, full or not writable. Then nobody who uses it is
@@ -63,7 +70,7 @@ fn remedy(attempted: &str, kind: ErrorKind) -> String {
     let remedy = match kind {
         ErrorKind::Busy => "another connection holds the write lock; keep transactions short",
         ErrorKind::Full => {
-            "the disk that holds the database takes nothing more; make room, and it goes on by itself"
+            "the disk that holds the database takes nothing more; make room or make it writable, and it goes on by itself"
         }
         ErrorKind::ReadOnly => "the database is read-only; check its permissions and those of its directory",
         ErrorKind::Corrupt => "the database is damaged; nothing was changed, restore a backup",

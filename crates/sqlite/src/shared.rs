@@ -10,6 +10,7 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use crate::Prefix;
 use crate::connection::Opener;
+use crate::error::is_unwritable;
 use crate::options::Options;
 use crate::reader::Readers;
 use crate::recent::Recent;
@@ -25,9 +26,9 @@ pub(crate) struct Shared {
     boxes: Mutex<Vec<Arc<BoxState>>>,
     /// Grows whenever the file was reopened, so that state read before is not trusted after (L1).
     epoch: AtomicU64,
-    doubt: AtomicBool,
+    doubt: Mutex<Option<Error>>,
     /// Whether the last failure was for want of room: nothing was lost by it, and what is there can be told.
-    full: AtomicBool,
+    unwritable: AtomicBool,
     /// Commits of our own writer.
     commits: AtomicU64,
     identity: Option<FileIdentity>,
@@ -122,8 +123,8 @@ impl Shared {
             readers,
             boxes: Mutex::default(),
             epoch: AtomicU64::new(1),
-            doubt: AtomicBool::new(false),
-            full: AtomicBool::new(false),
+            doubt: Mutex::new(None),
+            unwritable: AtomicBool::new(false),
             commits: AtomicU64::new(0),
             identity: None,
             bell: None,
@@ -176,24 +177,29 @@ impl Shared {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Something outside the writer saw a sync fail.
-    pub(crate) fn raise_doubt(&self) {
-        self.doubt.store(true, Ordering::Release);
+    /// Something outside the writer saw a write or a sync fail. A sync is the worse of the two, and is not forgotten for
+    /// a write.
+    pub(crate) fn raise_doubt(&self, error: Error) {
+        let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        if doubt.as_ref().is_none_or(is_unwritable) {
+            *doubt = Some(error);
+        }
     }
 
-    pub(crate) fn take_doubt(&self) -> bool {
-        self.doubt.swap(false, Ordering::AcqRel)
+    pub(crate) fn take_doubt(&self) -> Option<Error> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether the disk was full when it was last written to.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full.load(Ordering::Acquire)
+    /// Whether the file took nothing when it was last written to, for want of room or because it is read-only; and no
+    /// sync has failed since.
+    pub(crate) fn is_unwritable(&self) -> bool {
+        self.unwritable.load(Ordering::Acquire)
     }
 
     /// Takes note of how a write went.
-    pub(crate) fn set_full(&self, full: bool) {
-        if self.is_full() != full {
-            self.full.store(full, Ordering::Release);
+    pub(crate) fn set_unwritable(&self, unwritable: bool) {
+        if self.is_unwritable() != unwritable {
+            self.unwritable.store(unwritable, Ordering::Release);
         }
     }
 

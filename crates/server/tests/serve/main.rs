@@ -8,6 +8,7 @@ mod guide;
 mod kills;
 mod operators;
 mod program;
+mod read_only;
 mod signals;
 mod tls;
 mod world;

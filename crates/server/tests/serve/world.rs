@@ -155,7 +155,8 @@ impl Node {
         Self::run(command, config).await
     }
 
-    async fn run(mut command: Command, config: &Path) -> Self {
+    /// Starts it by a command that ends in the path of its configuration.
+    pub(crate) async fn run(mut command: Command, config: &Path) -> Self {
         let log =
             std::fs::File::options().append(true).create(true).open(config.with_extension("log")).unwrap();
         let mut child = command
@@ -188,8 +189,11 @@ impl Node {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap()
     }
 
     pub(crate) async fn ended(&mut self) -> ExitStatus {

@@ -1,10 +1,10 @@
 //! The inbox: a row per message, written first, in one transaction with the handler's effects.
 
 mod dedup;
-mod full;
 pub(crate) mod handle;
 pub(crate) mod job;
 pub(crate) mod peers;
+mod unwritable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl InboxStore for Sqlite {
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
-        if self.shared().is_full() {
-            return full::process(self, deliveries, budget).await;
+        if self.shared().is_unwritable() {
+            return unwritable::process(self, deliveries, budget).await;
         }
         self.handle(deliveries, budget).await
     }

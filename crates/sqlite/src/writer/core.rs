@@ -12,7 +12,7 @@ use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 use super::job::{Budget, Class, Progress};
 use super::queue::Queued;
 use crate::connection::set_synchronous;
-use crate::error::wrap;
+use crate::error::{is_unwritable, wrap};
 use crate::guard::{Guard, Inside};
 use crate::kept::Kept;
 use crate::options::{Durability, Options};
@@ -96,6 +96,7 @@ impl Core {
     /// Runs one group and returns what it did not get to, in order.
     pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>) -> VecDeque<Queued> {
         if let Err(error) = self.ready() {
+            note_trouble(&self.shared.options, &error);
             answer_all(jobs, &self.named(error));
             return VecDeque::new();
         }
@@ -240,7 +241,7 @@ impl Core {
                 note_trouble(options, &trouble);
                 // A damaged one is of no use to anybody; one that is full may still have room for the others.
                 let damaged = trouble.kind() == ErrorKind::Corrupt;
-                self.shared.set_full(trouble.kind() == ErrorKind::Full);
+                self.shared.set_unwritable(is_unwritable(&trouble));
                 return Err(if damaged { Failure::Refused(trouble) } else { Failure::Spoilt(trouble) });
             }
             spoilt.map_err(Failure::Spoilt)?;
@@ -285,7 +286,7 @@ impl Core {
         let now = self.shared.options.clock.monotonic();
         self.commit_time = now.saturating_sub(start);
         self.groups += 1;
-        self.shared.set_full(false);
+        self.shared.set_unwritable(false);
         match mode {
             Durability::Full => self.meters().synced.took(self.commit_time, 1),
             Durability::ProcessCrash => self.meters().unsynced.took(self.commit_time, 1),
@@ -457,7 +458,7 @@ impl Core {
 
 /// Counts and tells that the database itself is in trouble, if it is.
 fn note_trouble(options: &Options, error: &Error) {
-    if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::ReadOnly | ErrorKind::Unavailable) {
+    if error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Unavailable || is_unwritable(error) {
         options.meters.store.trouble.one(Trouble::from(error.kind()));
         tracing::error!(error = one_line(error), "the database is in trouble");
     }

@@ -6,7 +6,7 @@ use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::core::{Core, Open};
 use crate::connection::set_journal_mode;
-use crate::error::wrap;
+use crate::error::{is_unwritable, wrap};
 use crate::shared::Shared;
 
 impl Core {
@@ -18,10 +18,18 @@ impl Core {
                 format!("{reason}; stopped until it is opened again"),
             ));
         }
-        if self.shared.take_doubt() {
-            self.doubt(&Error::new(ErrorKind::Unavailable, "a checkpoint failed"));
+        if let Some(error) = self.shared.take_doubt() {
+            self.doubt(&error);
         }
-        if self.open.is_none() { self.recover() } else { Ok(()) }
+        if self.open.is_some() {
+            return Ok(());
+        }
+        self.recover().inspect_err(|error| {
+            // Recovering syncs as well, and after a sync that failed nothing that is read can be vouched for.
+            if !is_unwritable(error) {
+                self.shared.set_unwritable(false);
+            }
+        })
     }
 
     /// Throws the connection away: the kernel may have dropped pages and will claim success next time.
@@ -32,7 +40,7 @@ impl Core {
             "a commit failed; reopening the database before anything is acknowledged"
         );
         self.shared.forget_recent();
-        self.shared.set_full(error.kind() == ErrorKind::Full);
+        self.shared.set_unwritable(is_unwritable(error));
         if mutant!(GoOnAfterFailedSync) {
             return;
         }
@@ -62,7 +70,9 @@ impl Core {
     pub(super) fn named(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Full | ErrorKind::ReadOnly | ErrorKind::Corrupt => {
-                Error::new(error.kind(), format!("{}: {}", self.shared.opener.path.display(), error.chain()))
+                let (path, text) = (self.shared.opener.path.display().to_string(), error.chain());
+                let text = if text.contains(&path) { text } else { format!("{path}: {text}") };
+                Error::new(error.kind(), text)
             }
             _ => error,
         }

@@ -180,7 +180,7 @@ impl Checkpointer {
                 tracing::warn!(error = one_line(&error), "cannot checkpoint");
                 // A failed sync inside a checkpoint is as bad as one inside a commit.
                 if error.kind() != ErrorKind::Busy {
-                    shared.raise_doubt();
+                    shared.raise_doubt(error);
                 }
             }
             self.advance(State::Requested, State::Copied);

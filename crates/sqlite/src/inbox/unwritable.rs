@@ -1,4 +1,5 @@
-//! What is answered while the disk is full: duplicates, because that takes no room.
+//! What is answered while nothing can be written, because there is no room or the file is read-only: duplicates, which
+//! take no writing.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use twobox_core::ports::{Answer, ContentHash, Delivery, InboxStatus, InboxStore}
 use super::SqliteHandler;
 use crate::Sqlite;
 
-/// Answers what is known to be done; the rest is tried as ever, and told to come again if there is still no room.
+/// Answers what is known to be done; the rest is tried as ever, and told to come again if that still fails.
 pub(super) async fn process(
     db: &Sqlite,
     deliveries: Vec<Delivery<SqliteHandler>>,
