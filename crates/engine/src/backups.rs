@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use twobox_core::meters::{BackupMeters, BackupOutcome, Meters};
 use twobox_core::ports::{BackupStore, KeptBackup};
 use twobox_core::{Result, Timestamp, one_line};
 
@@ -57,17 +58,24 @@ pub struct Backups<S> {
     timer: Arc<dyn Timer>,
     plan: BackupPlan,
     status: Arc<Mutex<BackupStatus>>,
+    meters: Arc<Meters>,
 }
 
 impl<S: BackupStore> Backups<S> {
     /// Backups by the default plan.
     pub fn new(store: S, timer: Arc<dyn Timer>) -> Self {
-        Self { store, timer, plan: BackupPlan::default(), status: Arc::default() }
+        Self { store, timer, plan: BackupPlan::default(), status: Arc::default(), meters: Arc::default() }
     }
 
     /// Another plan.
     pub fn plan(mut self, plan: BackupPlan) -> Self {
         self.plan = plan;
+        self
+    }
+
+    /// Where it counts. Default: figures of its own, which nobody sees.
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.meters = meters;
         self
     }
 
@@ -79,11 +87,17 @@ impl<S: BackupStore> Backups<S> {
 
     /// Makes backups until it is asked to stop. One that fails is logged, shown in the status, and tried again.
     pub async fn run(self, mut shutdown: Shutdown) {
+        self.figures().scheduled.set(1);
         while !shutdown.is_requested() {
             let wait = match self.turn().await {
-                Ok(wait) => wait,
+                Ok(wait) => {
+                    self.figures().failing.set(0);
+                    wait
+                }
                 Err(error) => {
                     tracing::error!(error = one_line(&error), "cannot back up");
+                    self.figures().tries.one(BackupOutcome::Failed);
+                    self.figures().failing.set(1);
                     let mut status = self.lock();
                     status.failed += 1;
                     status.last_error = Some((self.timer.now(), error.chain()));
@@ -110,6 +124,7 @@ impl<S: BackupStore> Backups<S> {
         let backup = self.store.make_backup(now).await?;
         tracing::info!(path = backup.path.display().to_string(), "backed up");
         self.lock().made += 1;
+        self.figures().tries.one(BackupOutcome::Made);
         kept.push(backup);
         self.show(&kept);
         // Only once there is a newer one.
@@ -125,6 +140,11 @@ impl<S: BackupStore> Backups<S> {
     fn show(&self, kept: &[KeptBackup]) {
         let mut status = self.lock();
         (status.last, status.kept) = (kept.last().cloned(), kept.len());
+        self.figures().newest.set(kept.last().map_or(0, |newest| newest.made.as_micros()));
+    }
+
+    fn figures(&self) -> &BackupMeters {
+        &self.meters.backups
     }
 
     fn lock(&self) -> MutexGuard<'_, BackupStatus> {
@@ -157,6 +177,7 @@ impl<S: Clone> Clone for Backups<S> {
             timer: Arc::clone(&self.timer),
             plan: self.plan.clone(),
             status: Arc::clone(&self.status),
+            meters: Arc::clone(&self.meters),
         }
     }
 }

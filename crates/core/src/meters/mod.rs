@@ -31,6 +31,8 @@ pub struct Meters {
     pub http: HttpMeters,
     /// Cleaning up.
     pub sweeper: SweeperMeters,
+    /// Backups on a schedule.
+    pub backups: BackupMeters,
 }
 
 impl Meters {
@@ -195,6 +197,19 @@ pub struct SweeperMeters {
     pub failed: Counter,
 }
 
+/// What a schedule of backups counts.
+#[derive(Debug, Default)]
+pub struct BackupMeters {
+    /// Whether there is a schedule.
+    pub scheduled: Gauge,
+    /// When the newest backup was made, in microseconds; 0: there is none, or nobody has looked yet.
+    pub newest: Gauge,
+    /// Whether the last try failed.
+    pub failing: Gauge,
+    /// Tries by how they ended.
+    pub tries: Counters<BackupOutcome>,
+}
+
 cases! {
     /// How a request ended, as far as its sender knows.
     RequestOutcome {
@@ -280,6 +295,14 @@ cases! {
         ReadOnly = "read_only",
         /// The disk is full or fails.
         Disk = "disk",
+    }
+
+    /// How a try to make a backup ended.
+    BackupOutcome {
+        /// There is one more.
+        Made = "made",
+        /// There is not, or an old one could not be removed.
+        Failed = "failed",
     }
 
     /// Which rows were swept.

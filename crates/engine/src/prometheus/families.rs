@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use twobox_core::meters::{Case, Counters, InboxMeters, LABEL_SETS_MAX, LaneMeters, OTHER, StoreMeters};
+use twobox_core::meters::{
+    BackupMeters, Case, Counters, InboxMeters, LABEL_SETS_MAX, LaneMeters, OTHER, StoreMeters,
+};
 use twobox_core::ports::LaneStatus;
 use twobox_core::ports::ops::{InboxCounts, OutboxStats};
 
@@ -109,6 +111,11 @@ pub(super) const FAMILIES: &[Family] = &[
         lanes(of, page, |lane| flag(lane.paused.is_some()));
     }),
     counter(
+        "twobox_outbox_inbox_changes_total",
+        "Times that the receiver's inbox was another one than before.",
+        |of, page| lanes(of, page, |lane| number(lane.inbox_changes)),
+    ),
+    counter(
         "twobox_inbox_answers_total",
         "Messages that arrived, by what they were answered.",
         |of, page| {
@@ -147,6 +154,11 @@ pub(super) const FAMILIES: &[Family] = &[
     gauge("twobox_inbox_dead_letters", "Dead letters of the inbox.", |of, page| {
         peers(of, page, |counts| counts.dead);
     }),
+    counter(
+        "twobox_inbox_outbox_changes_total",
+        "Times that the sender's outbox was another one than before.",
+        |of, page| peers(of, page, |counts| counts.outbox_changes),
+    ),
     counter("twobox_queue_claimed_total", "Queued messages that workers have claimed.", |of, page| {
         inboxes(of, page, |inbox| number(inbox.claimed.get()));
     }),
@@ -239,6 +251,24 @@ pub(super) const FAMILIES: &[Family] = &[
     counter("twobox_sweeper_failures_total", "Sweeps that failed.", |of, page| {
         page.value(&[], number(of.meters.sweeper.failed.get()));
     }),
+    gauge(
+        "twobox_backup_age_seconds",
+        "How long ago the newest backup was made; no sample where there is none, or no schedule.",
+        |of, page| {
+            let newest = of.meters.backups.newest.get();
+            backups(of, |_| {
+                if newest != 0 {
+                    page.value(&[], number(micros_since(of, newest)) / 1e6);
+                }
+            });
+        },
+    ),
+    gauge("twobox_backup_failing", "Whether the last try to make a backup failed.", |of, page| {
+        backups(of, |backups| page.value(&[], signed(backups.failing.get())));
+    }),
+    counter("twobox_backup_tries_total", "Tries to make a backup, by how they ended.", |of, page| {
+        backups(of, |backups| cases(page, &[], "outcome", &backups.tries));
+    }),
 ];
 
 fn flag(is: bool) -> f64 {
@@ -261,6 +291,14 @@ fn outbox(of: &Readings<'_>, page: &mut Page, read: impl Fn(&OutboxStats) -> u64
 
 fn store(of: &Readings<'_>, page: &mut Page, read: impl Fn(&StoreMeters) -> f64) {
     page.value(&[], read(&of.meters.store));
+}
+
+/// What a schedule of backups has to say, if there is one.
+fn backups(of: &Readings<'_>, write: impl FnOnce(&BackupMeters)) {
+    let backups = &of.meters.backups;
+    if backups.scheduled.get() != 0 {
+        write(backups);
+    }
 }
 
 /// A sample for every lane the store knows. What is beyond the bound of label sets is one sample.

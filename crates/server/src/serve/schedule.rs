@@ -20,8 +20,9 @@ impl Schedule {
         let Some(folder) = &config.backup.folder else { return Ok(None) };
         let plan =
             BackupPlan { every: config.backup.every, keep: config.backup.keep, ..BackupPlan::default() };
-        let backups =
-            Backups::new(BackupFolder::new(db, folder)?, Arc::new(SystemTimer::default())).plan(plan);
+        let backups = Backups::new(BackupFolder::new(db, folder)?, Arc::new(SystemTimer::default()))
+            .plan(plan)
+            .meters(db.meters());
         let (stop, shutdown) = Shutdown::new();
         Ok(Some(Self { stop, task: tokio::spawn(async move { backups.run(shutdown).await }) }))
     }

@@ -152,6 +152,7 @@ fn peer(row: &rusqlite::Row<'_>) -> rusqlite::Result<PeerRow> {
     counts.rows = count(10)?;
     counts.queued = count(11)?;
     counts.dead = count(12)?;
+    counts.outbox_changes = count(13)?;
     Ok(PeerRow {
         id: row.get(0)?,
         consumer: lossy(row, 1)?.unwrap_or_default(),

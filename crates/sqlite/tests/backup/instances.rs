@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{InstanceStore, LaneStatus, LaneStore, Met};
+use twobox_core::ports::{InstanceStore, LaneStatus, LaneStore, Met, OpsStore};
 use twobox_core::{Consumer, Destination, Endpoint, Source};
 use twobox_engine::receiver::Route;
 use twobox_engine::relay::Relay;
@@ -39,6 +39,7 @@ async fn rf_18_an_outbox_that_was_not_known_beside_others_is_a_change_and_only_o
     let [met] = &db.met_outboxes().await.unwrap()[..] else { panic!("one source") };
     assert_eq!((met.outbox.as_deref(), met.changes), (Some("second"), 1));
     assert!(met.changed.is_some());
+    assert_eq!(db.inbox_stats().await.unwrap().total.outbox_changes, 1, "operators see it");
     for outbox in 0..100 {
         meet(&format!("outbox {outbox}")).await;
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use twobox_core::meters::{BackupMeters, BackupOutcome, Meters};
 use twobox_core::ports::{BackupStore, KeptBackup};
 use twobox_core::{Clock, ErrorKind, Timestamp};
 use twobox_engine::{BackupPlan, BackupStatus, Backups, Shutdown, Timer};
@@ -18,6 +19,7 @@ struct World {
     place: Place,
     clock: Arc<VirtualClock>,
     folder: BackupFolder,
+    meters: Arc<Meters>,
 }
 
 impl World {
@@ -32,12 +34,14 @@ impl World {
         db.migrate().await.unwrap();
         std::fs::create_dir(place.file("backups")).unwrap();
         let folder = BackupFolder::new(&db, place.file("backups")).unwrap();
-        Self { place, clock, folder }
+        Self { place, clock, folder, meters: Arc::default() }
     }
 
     /// Runs the schedule until its status is as wanted.
     async fn run(&self, plan: BackupPlan, wanted: impl Fn(&BackupStatus) -> bool) -> BackupStatus {
-        let backups = Backups::new(self.folder.clone(), Arc::clone(&self.clock) as _).plan(plan);
+        let backups = Backups::new(self.folder.clone(), Arc::clone(&self.clock) as _)
+            .plan(plan)
+            .meters(Arc::clone(&self.meters));
         let (stop, shutdown) = Shutdown::new();
         let running = tokio::spawn(backups.clone().run(shutdown));
         let status =
@@ -113,11 +117,18 @@ async fn rf_18_a_failed_backup_is_shown_and_tried_again() {
     let away = world.place.file("away");
     std::fs::rename(world.place.file("backups"), &away).unwrap();
     let status = world.run(BackupPlan::default(), |status| status.failed == 3).await;
+    let figures = || {
+        let BackupMeters { scheduled, newest, failing, tries, .. } = &world.meters.backups;
+        let tries = [BackupOutcome::Made, BackupOutcome::Failed].map(|outcome| tries.get(outcome));
+        (scheduled.get(), newest.get(), failing.get(), tries)
+    };
+    assert_eq!(figures(), (1, 0, 1, [0, 3]), "an alert can see that there is none");
     let (at, error) = status.last_error.unwrap();
     assert!(error.contains("backups") && at <= world.clock.now(), "{error}");
     std::fs::rename(away, world.place.file("backups")).unwrap();
     let status = world.run(BackupPlan::default(), |status| status.made == 1).await;
-    assert!(status.last.is_some());
+    let made = status.last.unwrap().made.as_micros();
+    assert_eq!(figures(), (1, made, 0, [1, 3]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,8 +139,11 @@ pub(crate) fn full_page() -> String {
     lane.retries.saw(0, 500);
     lane.oldest.set(40_000_000);
     meters.inbox(&Consumer::new("billing").unwrap()).process.took(Duration::from_millis(3), 500);
+    meters.backups.scheduled.set(1);
+    meters.backups.newest.set(30_000_000);
     let mut status = LaneStatus::new(LaneId(1), source.clone(), destination);
     status.failed = 2;
+    status.inbox_changes = 3;
     status.held_since = Some(Timestamp::from_micros(90_000_000));
     status.waiting = WaitingCounts { retrying: 1, scheduled: 2, held: 3, dead: 4 };
     let lane = LaneStats { lane: status, pending: Default::default(), oldest: None };
@@ -156,6 +159,7 @@ pub(crate) fn full_page() -> String {
     };
     let mut counts = InboxCounts::default();
     counts.rows = 7;
+    counts.outbox_changes = 4;
     let peer = PeerStats { consumer: Consumer::new("billing").unwrap(), source, counts, watermark: None };
     let inbox = InboxStats { peers: vec![peer], total: counts };
     let now = Timestamp::from_micros(100_000_000);
@@ -178,7 +182,11 @@ fn rf_21_the_page_is_what_prometheus_reads() {
     assert_eq!(one("rf_outbox_failed_count"), (lane.clone(), 2.0));
     assert_eq!(one("twobox_outbox_lane_held_seconds"), (lane.clone(), 10.0));
     assert_eq!(one("twobox_outbox_oldest_pending_seconds"), (lane.clone(), 60.0));
+    assert_eq!(one("twobox_outbox_inbox_changes_total"), (lane.clone(), 3.0));
     assert_eq!(one("rf_inbox_size").1, 7.0);
+    assert_eq!(one("twobox_inbox_outbox_changes_total").1, 4.0);
+    assert_eq!(one("twobox_backup_age_seconds"), (Labels::new(), 70.0));
+    assert_eq!(one("twobox_backup_failing"), (Labels::new(), 0.0));
     let sent = &figures["rf_outbox_send_duration_ms"].samples;
     assert!(
         sent.contains(&("_sum".into(), lane.clone(), 750.0))
@@ -219,5 +227,6 @@ fn rf_21_names_from_the_database_do_not_make_the_page_grow_without_end() {
         figures["rf_outbox_failed_count"].samples.is_empty(),
         "what the store does not say is not made up"
     );
+    assert!(figures["twobox_backup_age_seconds"].samples.is_empty(), "nor are backups of nobody's");
     assert_eq!(figures["twobox_store_readable"].samples[0].2, 0.0);
 }

@@ -140,6 +140,9 @@ pub struct InboxCounts {
     pub too_old: u64,
     /// Messages so far whose content differed from what was seen before, when that was no reason to refuse them.
     pub mismatches: u64,
+    /// How often so far the source's outbox was another one than before: it was restored or replaced, or there is one
+    /// more.
+    pub outbox_changes: u64,
 }
 
 impl InboxCounts {
@@ -154,6 +157,7 @@ impl InboxCounts {
         self.conflicts += other.conflicts;
         self.too_old += other.too_old;
         self.mismatches += other.mismatches;
+        self.outbox_changes += other.outbox_changes;
     }
 }
 
