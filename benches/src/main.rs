@@ -3,7 +3,6 @@
 //! Figures are ratios within one run: the machine's noise is in both halves of a ratio, so most of it cancels.
 
 mod arguments;
-mod backup;
 mod drain;
 mod e2e;
 mod enqueue;
@@ -38,7 +37,7 @@ usage: twobox-bench store|queue|ops|backup|e2e [--json] [--quick] [--count-syncs
   store          what one database does
   queue          what its inbox does as a work queue
   ops            what operators wait for, with a long history in both boxes
-  backup         what a backup of a file of 1 GiB costs everybody else; with --quick of 32 MiB
+  backup         what a backup of a file of 1 GiB costs the end-to-end rate; with --quick of 32 MiB
   e2e            from one process to another, over HTTP
 
   --json         results for machines on standard output
@@ -77,7 +76,7 @@ fn run(command: &Command) -> Result<()> {
             Ok(())
         }
         Command::Backup(arguments) => {
-            show(&runtime()?.block_on(backup_report(arguments))?, arguments.json);
+            show(&runtime()?.block_on(e2e::backup::report(arguments))?, arguments.json);
             Ok(())
         }
         Command::E2e(arguments) => {
@@ -134,13 +133,5 @@ async fn ops_report(arguments: &Arguments) -> Result<Report> {
     let mut lab = Lab::new(arguments.dir.as_deref(), Plan::quick())?;
     let mut report = Report::new(arguments.quick);
     report.extend(ops::measure(&mut lab, arguments.messages.unwrap_or(messages)).await?);
-    Ok(report)
-}
-
-async fn backup_report(arguments: &Arguments) -> Result<Report> {
-    let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
-    let mut lab = Lab::new(arguments.dir.as_deref(), plan)?;
-    let mut report = Report::new(arguments.quick);
-    report.extend(backup::measure(&mut lab, arguments.quick).await?);
     Ok(report)
 }

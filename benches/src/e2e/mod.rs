@@ -3,6 +3,7 @@
 //! The benchmark itself measures nothing but the disk: it starts the processes that send and receive, tells
 //! them what to do line by line, and counts in both databases what has come of it.
 
+pub(crate) mod backup;
 mod cold;
 mod drain;
 mod history;

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use twobox::{VerifyOptions, verify};
+
 use super::Peaks;
 use super::latency::{self, Latency};
 use super::process::{Process, number};
-use super::receiver;
+use super::{receiver, sender};
 use crate::Result;
 use crate::lab::Lab;
 use crate::stats::per_second;
@@ -33,6 +35,18 @@ pub(crate) struct Lived {
     pub(crate) latency: Latency,
 }
 
+/// What callers did while the sender's file was backed up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Saved {
+    pub(crate) lived: Lived,
+    /// How long the backup took.
+    pub(crate) took: Duration,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// The longest that the write-ahead log was meanwhile.
+    pub(crate) wal_bytes: u64,
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Pair {
@@ -42,6 +56,22 @@ pub(crate) struct Pair {
     enqueued: u64,
     /// Of these, how many came with a row of the user.
     orders: u64,
+}
+
+/// What both sides say of something that is timed.
+struct Timed {
+    messages: u64,
+    /// What the sender said.
+    answer: serde_json::Value,
+    latency: Latency,
+}
+
+impl Timed {
+    fn lived(&self) -> Lived {
+        let micros = self.answer["micros"].as_u64().unwrap_or_default();
+        let per_second = per_second(self.messages, Duration::from_micros(micros));
+        Lived { per_second, latency: self.latency }
+    }
 }
 
 impl Pair {
@@ -91,6 +121,11 @@ impl Pair {
         Ok(Drained { per_second, commits: commits_of(&file)?.wrapping_sub(before) })
     }
 
+    /// How large the sender's file is.
+    pub(crate) fn sender_bytes(&self) -> Result<u64> {
+        Ok(std::fs::metadata(self.folder.join(sender::FILE))?.len())
+    }
+
     /// Starts the relay for good.
     pub(crate) fn start_relay(&mut self) -> Result<()> {
         self.sender.ask("start").map(drop)
@@ -99,18 +134,42 @@ impl Pair {
     /// Lets callers enqueue while it is sent, until everything is.
     pub(crate) fn live(&mut self, callers: usize, duration: Duration) -> Result<Lived> {
         let request = format!("live {callers} {} {}", duration.as_millis(), self.enqueued);
-        let (messages, micros, latency) = self.timed(&request)?;
-        Ok(Lived { per_second: per_second(messages, Duration::from_micros(micros)), latency })
+        Ok(self.timed(&request)?.lived())
+    }
+
+    /// Lets callers enqueue while it is sent and the sender's file is backed up, until that is done and everything is
+    /// sent.
+    pub(crate) fn live_during_backup(&mut self, callers: usize) -> Result<Saved> {
+        let request = format!("backup {callers} {} {}", self.backup().display(), self.enqueued);
+        let timed = self.timed(&request)?;
+        let number = |name| number(&timed.answer, name);
+        let (took, bytes, wal_bytes) =
+            (Duration::from_micros(number("backup_micros")?), number("bytes")?, number("wal_bytes")?);
+        Ok(Saved { lived: timed.lived(), took, bytes, wal_bytes })
+    }
+
+    /// Fails unless the backup is sound; removes it. No part of a slice: it keeps the disk busy.
+    pub(crate) fn check_backup(&self) -> Result<()> {
+        let verified = verify(self.backup(), VerifyOptions::Quick)?;
+        if !verified.is_sound() {
+            return Err(format!("the backup is not sound: {verified:?}").into());
+        }
+        std::fs::remove_file(self.backup())?;
+        Ok(std::fs::File::open(&self.folder)?.sync_all()?)
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.folder.join("shop.backup")
     }
 
     /// Enqueues a message every so often.
     pub(crate) fn trickle(&mut self, every: Duration, messages: u64) -> Result<Latency> {
         let request = format!("trickle {} {messages} {}", every.as_millis(), self.enqueued);
-        Ok(self.timed(&request)?.2)
+        Ok(self.timed(&request)?.latency)
     }
 
-    /// Messages, microseconds and latency of something that is timed on both sides.
-    fn timed(&mut self, request: &str) -> Result<(u64, u64, Latency)> {
+    /// Something that is timed on both sides.
+    fn timed(&mut self, request: &str) -> Result<Timed> {
         let (committed, handled) = (self.folder.join("committed"), self.folder.join("handled"));
         self.receiver.ask("time")?;
         let answer = self.sender.ask(&format!("{request} {}", committed.display()))?;
@@ -118,8 +177,7 @@ impl Pair {
         let messages = number(&answer, "messages")?;
         self.enqueued += messages;
         self.orders += messages;
-        let micros = answer["micros"].as_u64().unwrap_or_default();
-        Ok((messages, micros, latency::between(&committed, &handled)?))
+        Ok(Timed { messages, answer, latency: latency::between(&committed, &handled)? })
     }
 
     /// Fails unless every message that was enqueued is sent and has had its effect, once.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use twobox::ports::{BoxFuture, LaneStore};
 use twobox::{
-    Answer, DeliveryError, Http, LaneStatus, Link, Message, Outbox, Running, Signal, Sqlite, Transport,
-    Twobox,
+    Answer, BackupMade, BackupOptions, DeliveryError, Http, LaneStatus, Link, Message, Outbox, Running,
+    Signal, Sqlite, Transport, Twobox,
 };
 
 use super::latency::{self, Times};
@@ -22,7 +22,7 @@ use super::receiver::{count, keyring};
 use crate::{Result, runtime};
 
 /// The file in the sender's folder.
-const FILE: &str = "shop.db";
+pub(crate) const FILE: &str = "shop.db";
 
 /// Messages per transaction when it is not enqueueing that is measured.
 const BULK: i64 = 1_000;
@@ -50,7 +50,21 @@ async fn answer(shop: &mut Shop, words: &[&str]) -> Result<Value> {
         }
         ["live", callers, millis, total, path] => {
             let duration = Duration::from_millis(millis.parse()?);
-            shop.live(callers.parse()?, duration, total.parse()?, Path::new(path)).await
+            let load = async {
+                tokio::time::sleep(duration).await;
+                Ok(())
+            };
+            let ((), answer) = shop.live(callers.parse()?, load, total.parse()?, Path::new(path)).await?;
+            Ok(answer)
+        }
+        ["backup", callers, to, total, path] => {
+            let load = shop.back_up(Path::new(to));
+            let ((made, took), mut answer) =
+                shop.live(callers.parse()?, load, total.parse()?, Path::new(path)).await?;
+            answer["backup_micros"] = json!(took);
+            answer["bytes"] = json!(made.bytes);
+            answer["wal_bytes"] = json!(made.wal_bytes);
+            Ok(answer)
         }
         ["trickle", every, messages, total, path] => {
             let every = Duration::from_millis(every.parse()?);
@@ -135,22 +149,37 @@ impl Shop {
         }
     }
 
-    /// Callers that place one order after the other, each durable before the next; `before` messages were
-    /// enqueued earlier.
-    async fn live(&self, callers: usize, duration: Duration, before: u64, path: &Path) -> Result<Value> {
+    /// Backs its file up. Returns what was made, and in how many microseconds.
+    async fn back_up(&self, to: &Path) -> Result<(BackupMade, u64)> {
         let start = micros();
-        let until = start + u64::try_from(duration.as_micros())?;
+        let made = self.db.backup(to, &BackupOptions::default()).await?;
+        Ok((made, micros() - start))
+    }
+
+    /// Callers that place one order after the other, each durable before the next, for as long as `meanwhile` takes;
+    /// `before` messages were enqueued earlier.
+    async fn live<T>(
+        &self,
+        callers: usize,
+        meanwhile: impl Future<Output = Result<T>>,
+        before: u64,
+        path: &Path,
+    ) -> Result<(T, Value)> {
+        let start = micros();
+        let over = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for _ in 0..callers {
-            let caller = self.caller.clone();
+            let (caller, over) = (self.caller.clone(), Arc::clone(&over));
             tasks.spawn(async move {
                 let mut times = Times::new();
-                while micros() < until {
+                while !over.load(Ordering::Relaxed) {
                     times.push(caller.place().await?);
                 }
                 Ok::<_, twobox::Error>(times)
             });
         }
+        let done = meanwhile.await;
+        over.store(true, Ordering::Relaxed);
         let mut times = Times::new();
         while let Some(ended) = tasks.join_next().await {
             times.append(&mut ended??);
@@ -158,7 +187,7 @@ impl Shop {
         self.until_sent(before + times.len() as u64).await?;
         let took = micros() - start;
         latency::write(path, &times)?;
-        Ok(json!({ "messages": times.len(), "micros": took }))
+        Ok((done?, json!({ "messages": times.len(), "micros": took })))
     }
 
     /// One order at a time, every so often.
