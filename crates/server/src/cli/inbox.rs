@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Common;
-use super::bulk::{self, PURGE, REPLAY, Step, Terms, why};
+use super::bulk::{self, Step, Terms, why};
+use super::letters::{self, Dead, Purge, Which};
 use super::list::{self, Extent};
 use super::output::{Sheet, maybe, number, print, print_json, text};
 use super::place::path;
@@ -16,6 +17,9 @@ use crate::api::{
 };
 use crate::exit::Exit;
 
+/// Where the routes of this box begin.
+const INBOX: &str = "/_rf/inbox";
+
 /// What can be done with messages that came in.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -24,11 +28,11 @@ pub(crate) enum Command {
     /// Shows all there is to know about a message.
     Show(Show),
     /// Lists dead letters, oldest death first, and why they died.
-    Dead(Dead),
+    Dead(Dead<Filter>),
     /// Runs dead letters again: one, those that match, or all.
     Replay(Replay),
     /// Removes dead letters for good: one, those that match, or all.
-    Purge(Purge),
+    Purge(Purge<Filter>),
 }
 
 #[derive(Debug, Args)]
@@ -89,31 +93,9 @@ pub(crate) struct Filter {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Dead {
-    #[command(flatten)]
-    filter: Filter,
-    #[command(flatten)]
-    extent: Extent,
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// The id of one message.
     #[arg(conflicts_with_all = ["source", "endpoint", "reason", "died_before", "all", "dry_run"])]
-    id: Option<String>,
-    #[command(flatten)]
-    filter: Filter,
-    #[command(flatten)]
-    terms: Terms,
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Purge {
-    /// The id of one message.
     id: Option<String>,
     #[command(flatten)]
     filter: Filter,
@@ -129,7 +111,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit> {
         Command::Show(arguments) => arguments.run().await,
         Command::Dead(arguments) => arguments.run().await,
         Command::Replay(arguments) => arguments.run().await,
-        Command::Purge(arguments) => arguments.run().await,
+        Command::Purge(arguments) => arguments.run(INBOX, purge).await,
     }
 }
 
@@ -224,7 +206,9 @@ fn show(detail: &InboxMessageDetail) -> Result<()> {
     print(&sheet)
 }
 
-impl Filter {
+impl Which for Filter {
+    type Filter = InboxFilter;
+
     fn read(&self, id: Option<&str>) -> Result<InboxFilter> {
         Ok(InboxFilter {
             source: self.source.clone(),
@@ -236,17 +220,9 @@ impl Filter {
     }
 }
 
-impl Filter {
-    fn checked(&self, id: Option<&str>, terms: &Terms) -> Result<InboxFilter> {
-        let filter = self.read(id)?;
-        bulk::check(filter == InboxFilter::default(), terms.all)?;
-        Ok(filter)
-    }
-}
-
-impl Dead {
+impl Dead<Filter> {
     async fn run(&self) -> Result<Exit> {
-        let InboxFilter { source, endpoint, message_id, reason, died_before } = self.filter.read(None)?;
+        let InboxFilter { source, endpoint, message_id, reason, died_before } = self.which.read(None)?;
         let asked = InboxFailedQuery {
             source,
             endpoint,
@@ -264,13 +240,12 @@ impl Dead {
 fn dead_sheet(letters: &[InboxFailed]) -> Sheet {
     let (mut sheet, now) = (Sheet::new(["id", "from", "endpoint", "key", "tries", "died", "why"]), now());
     for letter in letters {
-        let key = letter.ordering_key.as_deref();
-        let blocked = key.filter(|_| letter.blocks_key).map(|key| format!("{key} (waits)"));
+        let key = letters::key(letter.ordering_key.as_deref(), letter.blocks_key);
         let cells = [
             text(&letter.message_id),
             text(&letter.source),
             text(&letter.endpoint),
-            maybe(blocked.as_deref().or(key)),
+            maybe(key.as_deref()),
             number(letter.attempts.into()),
             text(&from_now(&letter.died, now)),
             sheet.bad(&why(&letter.reason, letter.error.as_deref())),
@@ -283,24 +258,20 @@ fn dead_sheet(letters: &[InboxFailed]) -> Sheet {
 impl Replay {
     async fn run(&self) -> Result<Exit> {
         if let Some(id) = &self.id {
-            return bulk::retry(&self.common, "/_rf/inbox", id, &json!({})).await;
+            return bulk::retry(&self.common, INBOX, id, &json!({})).await;
         }
-        let filter = self.filter.checked(None, &self.terms)?;
-        let request = |Step { all, dry_run, limit, per_second, next }| {
-            let filter = filter.clone();
-            InboxReplay { filter, all, dry_run, limit, per_second, next }
+        let request = |filter, Step { all, dry_run, limit, per_second, next }| InboxReplay {
+            filter,
+            all,
+            dry_run,
+            limit,
+            per_second,
+            next,
         };
-        bulk::run(&self.common, "/_rf/inbox/replay", REPLAY, &self.terms, request).await
+        letters::replay(INBOX, &self.common, &self.filter, &self.terms, request).await
     }
 }
 
-impl Purge {
-    async fn run(&self) -> Result<Exit> {
-        let filter = self.filter.checked(self.id.as_deref(), &self.terms)?;
-        let request = |Step { all, dry_run, limit, per_second, next }| {
-            let filter = filter.clone();
-            InboxPurge { filter, all, dry_run, limit, per_second, next }
-        };
-        bulk::run(&self.common, "/_rf/inbox/purge", PURGE, &self.terms, request).await
-    }
+fn purge(filter: InboxFilter, Step { all, dry_run, limit, per_second, next }: Step) -> InboxPurge {
+    InboxPurge { filter, all, dry_run, limit, per_second, next }
 }

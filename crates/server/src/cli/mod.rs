@@ -10,6 +10,7 @@ mod file;
 mod inbox;
 mod keys;
 mod lanes;
+mod letters;
 mod list;
 mod migrate;
 mod outbox;

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Common;
-use super::bulk::{self, PURGE, REPLAY, Step, Terms, why};
+use super::bulk::{self, Step, Terms, why};
+use super::letters::{self, Dead, Purge, Which};
 use super::list::{self, Extent};
 use super::output::{Sheet, maybe, number, print, print_json, text};
 use super::place::path;
@@ -16,6 +17,9 @@ use crate::api::{
 };
 use crate::exit::Exit;
 
+/// Where the routes of this box begin.
+const OUTBOX: &str = "/_rf/outbox";
+
 /// What can be done with messages that go out.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -24,11 +28,11 @@ pub(crate) enum Command {
     /// Shows a message's life, attempt by attempt.
     Show(Show),
     /// Lists dead letters, oldest death first, and why they died.
-    Dead(Dead),
+    Dead(Dead<Filter>),
     /// Sends dead letters again: one, those that match, or all.
     Replay(Replay),
     /// Removes dead letters for good: one, those that match, or all.
-    Purge(Purge),
+    Purge(Purge<Filter>),
 }
 
 #[derive(Debug, Args)]
@@ -92,16 +96,6 @@ pub(crate) struct Filter {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Dead {
-    #[command(flatten)]
-    filter: Filter,
-    #[command(flatten)]
-    extent: Extent,
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// The id of one message.
     #[arg(conflicts_with_all = ["source", "destination", "endpoint", "reason", "died_before", "all", "dry_run"])]
@@ -118,25 +112,13 @@ pub(crate) struct Replay {
     common: Common,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Purge {
-    /// The id of one message.
-    id: Option<String>,
-    #[command(flatten)]
-    filter: Filter,
-    #[command(flatten)]
-    terms: Terms,
-    #[command(flatten)]
-    common: Common,
-}
-
 pub(super) async fn run(command: &Command) -> Result<Exit> {
     match command {
         Command::List(arguments) => arguments.run().await,
         Command::Show(arguments) => arguments.run().await,
         Command::Dead(arguments) => arguments.run().await,
         Command::Replay(arguments) => arguments.run().await,
-        Command::Purge(arguments) => arguments.run().await,
+        Command::Purge(arguments) => arguments.run(OUTBOX, purge).await,
     }
 }
 
@@ -240,7 +222,9 @@ fn history(attempts: &[Attempt]) -> Sheet {
     sheet
 }
 
-impl Filter {
+impl Which for Filter {
+    type Filter = OutboxFilter;
+
     fn read(&self, id: Option<&str>) -> Result<OutboxFilter> {
         Ok(OutboxFilter {
             source: self.source.clone(),
@@ -253,18 +237,10 @@ impl Filter {
     }
 }
 
-impl Filter {
-    fn checked(&self, id: Option<&str>, terms: &Terms) -> Result<OutboxFilter> {
-        let filter = self.read(id)?;
-        bulk::check(filter == OutboxFilter::default(), terms.all)?;
-        Ok(filter)
-    }
-}
-
-impl Dead {
+impl Dead<Filter> {
     async fn run(&self) -> Result<Exit> {
         let OutboxFilter { source, destination, endpoint, message_id, reason, died_before } =
-            self.filter.read(None)?;
+            self.which.read(None)?;
         let asked = OutboxFailedQuery {
             source,
             destination,
@@ -283,13 +259,12 @@ impl Dead {
 fn dead_sheet(letters: &[OutboxFailed]) -> Sheet {
     let (mut sheet, now) = (Sheet::new(["id", "to", "endpoint", "key", "tries", "died", "why"]), now());
     for letter in letters {
-        let key = letter.ordering_key.as_deref();
-        let blocked = key.filter(|_| letter.blocks_key).map(|key| format!("{key} (waits)"));
+        let key = letters::key(letter.ordering_key.as_deref(), letter.blocks_key);
         let cells = [
             text(&letter.message_id),
             text(&letter.destination),
             text(&letter.endpoint),
-            maybe(blocked.as_deref().or(key)),
+            maybe(key.as_deref()),
             number(letter.attempts.into()),
             text(&from_now(&letter.died, now)),
             sheet.bad(&why(&letter.reason, letter.error.as_deref())),
@@ -303,24 +278,21 @@ impl Replay {
     async fn run(&self) -> Result<Exit> {
         let mode = if self.new_id { ReplayMode::NewId } else { ReplayMode::SameId };
         if let Some(id) = &self.id {
-            return bulk::retry(&self.common, "/_rf/outbox", id, &RetryOne { mode }).await;
+            return bulk::retry(&self.common, OUTBOX, id, &RetryOne { mode }).await;
         }
-        let filter = self.filter.checked(None, &self.terms)?;
-        let request = |Step { all, dry_run, limit, per_second, next }| {
-            let filter = filter.clone();
-            OutboxReplay { filter, all, dry_run, limit, per_second, next, mode }
+        let request = |filter, Step { all, dry_run, limit, per_second, next }| OutboxReplay {
+            filter,
+            all,
+            dry_run,
+            limit,
+            per_second,
+            next,
+            mode,
         };
-        bulk::run(&self.common, "/_rf/outbox/replay", REPLAY, &self.terms, request).await
+        letters::replay(OUTBOX, &self.common, &self.filter, &self.terms, request).await
     }
 }
 
-impl Purge {
-    async fn run(&self) -> Result<Exit> {
-        let filter = self.filter.checked(self.id.as_deref(), &self.terms)?;
-        let request = |Step { all, dry_run, limit, per_second, next }| {
-            let filter = filter.clone();
-            OutboxPurge { filter, all, dry_run, limit, per_second, next }
-        };
-        bulk::run(&self.common, "/_rf/outbox/purge", PURGE, &self.terms, request).await
-    }
+fn purge(filter: OutboxFilter, Step { all, dry_run, limit, per_second, next }: Step) -> OutboxPurge {
+    OutboxPurge { filter, all, dry_run, limit, per_second, next }
 }
