@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::ports::{Answer, Delivery, InboxStore, Queue, QueueStore, Treatment, Work};
+use twobox_core::ports::{Answer, Delivery, Enqueued, InboxStore, Queue, QueueStore, Treatment, Work};
 use twobox_core::{Consumer, Error, ErrorKind, Response};
 use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler};
 use twobox_testkit::ManualClock;
@@ -162,7 +162,9 @@ fn adr_06_a_group_keeps_the_sources_and_counters_of_two_prefixes_apart() {
         .collect();
     assert!(queued.iter_mut().all(|queued| poll(queued.as_mut()).is_pending()));
     assert!(manual.db.step());
-    queued.into_iter().for_each(|queued| drop(now(queued).unwrap()));
+    for queued in queued {
+        assert_eq!(now(queued).unwrap(), Enqueued::New);
+    }
     assert_eq!(commits(&path), before + 1);
 
     for (prefix, peers) in
