@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use tokio::sync::oneshot;
 use twobox_core::{Clock, Error, ErrorKind, Result, Timestamp, crash_point};
 
-use super::files::{Partial, folder};
+use super::files::{Partial, Syncing, folder};
 use super::{BACKUP_AT, prefixes};
 use crate::Sqlite;
 use crate::connection::set_journal_mode;
@@ -170,17 +170,23 @@ impl Copying {
         // Nobody sees the file before it is finished and synced as a whole.
         set_journal_mode(&target, "OFF").map_err(wrap("prepare a backup"))?;
         target.execute_batch("PRAGMA synchronous = OFF").map_err(wrap("prepare a backup"))?;
+        let syncing = Syncing::new(to)?;
         // Before the snapshot is taken: what is committed by then is in it.
         let at = self.clock.now();
         let failed = || wrap("begin a backup");
         source.execute_batch("BEGIN").map_err(failed())?;
         source.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(failed())?;
-        let copied = self.copy_pages(source, &mut target);
+        let copied = self.copy_pages(source, &mut target, syncing);
         let _: rusqlite::Result<()> = source.execute_batch("ROLLBACK");
         Ok((at, copied?))
     }
 
-    fn copy_pages(&self, source: &Connection, target: &mut Connection) -> Result<u64> {
+    fn copy_pages(
+        &self,
+        source: &Connection,
+        target: &mut Connection,
+        mut syncing: Syncing<'_>,
+    ) -> Result<u64> {
         let failed = || wrap("copy pages into a backup");
         let backup = Backup::new(source, target).map_err(failed())?;
         let step_pages = i32::try_from(self.options.step_pages.get()).unwrap_or(i32::MAX);
@@ -191,6 +197,8 @@ impl Copying {
             self.check(wal_bytes)?;
             let began = self.clock.monotonic();
             let step = backup.step(step_pages).map_err(failed())?;
+            // Part of the step, so that the disk gets its rest as well.
+            syncing.wrote(self.options.step_pages.get())?;
             let took = self.clock.monotonic().saturating_sub(began);
             self.tell(&backup);
             crash_point!("backup.step");

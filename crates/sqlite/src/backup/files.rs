@@ -47,6 +47,39 @@ impl Drop for Partial {
     }
 }
 
+/// Pages after which a file is synced that is being written: 4 MiB.
+const SYNC_PAGES: u32 = 1_024;
+
+/// Makes a large file durable bit by bit. A sync of all of it at the end would hold up the syncs of everybody else who
+/// uses the disk, and with them every commit.
+pub(super) struct Syncing<'a> {
+    path: &'a Path,
+    /// Open for as long as this lives: closing it drops the locks that this process has on the file. Those of a backup
+    /// keep nobody out, because nobody else knows the file.
+    file: File,
+    /// Written since the last sync.
+    pages: u32,
+}
+
+impl<'a> Syncing<'a> {
+    /// For a file that is there.
+    pub(super) fn new(path: &'a Path) -> Result<Self> {
+        let file = File::options().write(true).open(path);
+        Ok(Self { path, file: file.map_err(|error| failed("open", path, error))?, pages: 0 })
+    }
+
+    /// Takes note of pages that were written. Returns whether they were synced, because there were enough.
+    pub(super) fn wrote(&mut self, pages: u32) -> Result<bool> {
+        self.pages = self.pages.saturating_add(pages);
+        if self.pages < SYNC_PAGES {
+            return Ok(false);
+        }
+        self.pages = 0;
+        self.file.sync_data().map_err(|error| failed("sync", self.path, error))?;
+        Ok(true)
+    }
+}
+
 /// Removes a database with everything beside it.
 fn remove(path: &Path) -> io::Result<()> {
     COMPANIONS.iter().map(|suffix| beside(path, suffix)).chain([path.into()]).try_for_each(|file| {
@@ -81,4 +114,18 @@ pub(super) fn failed(attempted: &str, path: &Path, error: io::Error) -> Error {
         _ => (ErrorKind::Unavailable, ""),
     };
     Error::new(kind, format!("cannot {attempted} {}{hint}", path.display())).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rf_18_what_is_copied_is_synced_bit_by_bit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut syncing = Syncing::new(file.path()).unwrap();
+        let synced: Vec<bool> = (0..8).map(|_| syncing.wrote(256).unwrap()).collect();
+        assert_eq!(synced, [false, false, false, true, false, false, false, true]);
+        assert!(syncing.wrote(u32::MAX).unwrap());
+    }
 }
