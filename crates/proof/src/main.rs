@@ -12,9 +12,11 @@ Usage: twobox-proof <harness> [options]
 
   powercut [--seconds N]              crash images and failing calls of the disk, seed by seed
   powercut --side S --seed N ...      one case again, as a violation prints it
+  powercut --copies SEED              a backup and a restore of a seed again
   world [--seconds N] [--first SEED]  two nodes in which everything goes wrong, seed by seed
         [--every STEP]                (SQLite's page cache has one lock: two processes beat two threads)
   world --seed N                      one seed again, with its history
+  powercut, world --seeds N           so many seeds, however long they take
   model [--short]                     every interleaving of the protocol's model
   kills [--seconds N] [--program P]   the shipped program, killed again and again
   schedules [--seconds N]             turns of threads and tasks (built with the feature shuttle)

@@ -9,8 +9,8 @@ use twobox_core::{Destination, Error, ErrorKind, Message, MessageId, NewMessage,
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, Timer as _};
 use twobox_proof::powercut::{
-    Case, Control, Sample, Side, Tally, Violation, Workload, campaign, check_control, check_faults,
-    check_images, replay,
+    Case, Control, Sample, Side, Syncs, Tally, Violation, Workload, campaign, check_control, check_copies,
+    check_faults, check_images, replay,
 };
 use twobox_sqlite::{Drive, Durability, Sqlite};
 use twobox_testkit::disk::{Cut, Disk, Fault, Kind};
@@ -165,6 +165,22 @@ fn s1_business_rows_and_messages_in_two_files_are_found_to_differ() {
 fn s3_a_dedup_row_in_a_transaction_of_its_own_is_found_to_lose_or_double_effects() {
     for control in [Control::DedupLast, Control::DedupFirst] {
         assert_ne!(check_control(control, 0).unwrap().1, Vec::<String>::new(), "{control:?}");
+    }
+}
+
+#[test]
+fn rf_18_no_power_cut_harms_what_is_backed_up_or_leaves_half_a_copy_or_half_a_restore() {
+    let (tally, wrong) = check_copies(2, Syncs::Right, &|| false).unwrap();
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(tally.acknowledged > 100, "too few images to say anything: {tally}");
+}
+
+/// The harness can fail: copies that get their name before they are synced are found out, by a backup and by a restore.
+#[test]
+fn rf_18_copies_that_are_named_before_they_are_synced_are_found_to_be_half() {
+    let (_, wrong) = check_copies(2, Syncs::NotTheCopy, &|| false).unwrap();
+    for text in ["a file under the name of a backup is none", "a restore has left"] {
+        assert!(wrong.iter().any(|wrong| wrong.contains(text)), "{text}: {wrong:?}");
     }
 }
 

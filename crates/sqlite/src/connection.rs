@@ -34,6 +34,11 @@ impl Opener {
         Ok(Self { path, vfs: options.vfs.clone(), busy_timeout: options.busy_timeout })
     }
 
+    /// What files are opened with, if not with the machine's own means.
+    pub(crate) fn vfs(&self) -> Option<&str> {
+        self.vfs.as_deref()
+    }
+
     /// Whether the file is where its name says, so that it can be watched.
     pub(crate) fn is_plain_file(&self) -> bool {
         self.vfs.is_none()

@@ -9,7 +9,7 @@ use super::{Report, Time};
 use crate::kills::{self, Tally};
 
 /// Kills of one run; after it everything is healed, drained and counted.
-const KILLS_PER_RUN: u32 = 250;
+const KILLS_PER_RUN: u32 = 400;
 
 pub(super) fn run(arguments: &[String]) -> Result<Report, BoxError> {
     let mut options = Options::read(arguments)?;
@@ -38,5 +38,5 @@ pub(super) fn run(arguments: &[String]) -> Result<Report, BoxError> {
         .violations(tally.violations))
 }
 
-/// Pairs of services side by side: most of a kill is waiting.
-const PAIRS: u32 = 3;
+/// Pairs of services side by side: most of a kill is waiting. Three of them kept one processor of two busy.
+const PAIRS: u32 = 5;

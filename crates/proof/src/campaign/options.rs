@@ -30,6 +30,14 @@ impl Options {
         value.parse().map(Some).map_err(|error: T::Err| format!("{name} {value}: {}", error.into()).into())
     }
 
+    /// How long, and for how many seeds: whoever says how many has all the time there is.
+    pub(super) fn extent(&mut self) -> Result<(Duration, usize), BoxError> {
+        match self.take("--seeds")? {
+            Some(seeds) => Ok((Duration::MAX, seeds)),
+            None => Ok((self.seconds()?, usize::MAX)),
+        }
+    }
+
     pub(super) fn seconds(&mut self) -> Result<Duration, BoxError> {
         Ok(self.take("--seconds")?.map_or(DEFAULT, Duration::from_secs))
     }

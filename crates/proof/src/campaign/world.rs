@@ -14,14 +14,14 @@ pub(super) fn run(arguments: &[String]) -> Result<Report, BoxError> {
         eprintln!("{}", outcome.history);
         return Ok(report(1, &outcome.tally).violations(outcome.violations));
     }
-    let time = Time::new(options.seconds()?);
-    let mut seed: u64 = options.take("--first")?.unwrap_or(0);
-    let step: u64 = options.take("--every")?.unwrap_or(1);
+    let (given, seeds_max) = options.extent()?;
+    let time = Time::new(given);
+    let first: u64 = options.take("--first")?.unwrap_or(0);
+    let step: usize = options.take("--every")?.unwrap_or(1);
     options.end()?;
     let (mut seeds, mut tally, mut violations) = (0, Tally::default(), Vec::new());
-    while !time.is_up() {
+    for seed in (first..).step_by(step).take(seeds_max).take_while(|_| !time.is_up()) {
         let outcome = world::run(seed, &world::Options::default())?;
-        seed += step;
         seeds += 1;
         tally.add(&outcome.tally);
         violations.extend(outcome.violations);

@@ -4,6 +4,7 @@ use twobox_core::BoxError;
 use twobox_sqlite::Durability;
 
 use super::case::{Case, Violation};
+use super::copies::{Syncs, check_copies};
 use super::faults::{Sample, check_faults};
 use super::images::{Checker, Tally};
 use super::workload::{Side, Workload};
@@ -14,8 +15,11 @@ const VARIANTS: u64 = 4;
 /// Per seed and kind about this many calls fail, spread over the run.
 const FAULTS_PER_KIND: u64 = 8;
 
-/// Checks workloads of all sides for every seed, without faults and with some, until the seeds are used up or `stop`
-/// says so. `on_progress` is told after every workload. Several campaigns may run at the same time on different threads.
+/// Backups and restores of every so many seeds: there are fewer ways to go wrong, and each takes longer to look at.
+const COPIES_EVERY: u64 = 4;
+
+/// Checks workloads of all sides for every seed, without faults and with some, and now and then a backup and a restore,
+/// until the seeds are used up or `stop` says so. Returns what is wrong, with the command that shows it again. `on_progress` is told after every workload. Several campaigns may run at the same time on different threads.
 ///
 /// # Errors
 /// If the machine fails.
@@ -23,13 +27,15 @@ pub fn campaign(
     seeds: impl IntoIterator<Item = u64>,
     stop: &dyn Fn() -> bool,
     on_progress: &mut dyn FnMut(&Tally),
-) -> Result<(Tally, Vec<Violation>), BoxError> {
+) -> Result<(Tally, Vec<String>), BoxError> {
     let (mut tally, mut violations) = (Tally::default(), Vec::new());
-    let mut note = |(found, wrong): (Tally, Vec<Violation>)| {
+    let mut note = |(found, wrong): (Tally, Vec<String>)| {
         tally.add(found);
         violations.extend(wrong);
         on_progress(&tally);
     };
+    let texts =
+        |(tally, wrong): (Tally, Vec<Violation>)| (tally, wrong.iter().map(ToString::to_string).collect());
     for seed in seeds {
         for workload in Side::ALL.map(|side| Workload::new(side, seed)) {
             if stop() {
@@ -38,7 +44,7 @@ pub fn campaign(
             let run = workload.run()?;
             let mut checker = Checker::new(workload, &run)?;
             checker.check_steps(0..=run.record.len(), VARIANTS, stop);
-            note(checker.finish());
+            note(texts(checker.finish()));
             // What the weaker durability promises holds after a fault as well.
             let weaker = seed % 2 == 1;
             let durability = if weaker { Durability::ProcessCrash } else { Durability::Full };
@@ -46,8 +52,11 @@ pub fn campaign(
             for (kind, calls) in &run.calls {
                 let every = (calls / FAULTS_PER_KIND).max(1);
                 let sample = Sample { every, steps: 40, variants: 1, recovering: false };
-                note(check_faults(&workload, &[*kind], sample, stop)?);
+                note(texts(check_faults(&workload, &[*kind], sample, stop)?));
             }
+        }
+        if seed.is_multiple_of(COPIES_EVERY) {
+            note(check_copies(seed, Syncs::Right, stop)?);
         }
     }
     Ok((tally, violations))

@@ -10,7 +10,7 @@ use twobox_core::BoxError;
 use twobox_testkit::disk::Disk;
 
 use super::images::{chance, cuts};
-use super::recover::{put, recover};
+use super::recover::{self, put, recover};
 use super::told::{DONE, Told, mark};
 use super::workload::folder;
 
@@ -124,6 +124,7 @@ fn open(folder: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
 fn check(control: Control, folder: &Path, told: &Told) -> Result<(), String> {
     for name in FILES {
         recover(&folder.join(name))?;
+        recover::check(&folder.join(name))?;
     }
     let text = |error: rusqlite::Error| error.to_string();
     let connection = open(folder, None).map_err(text)?;

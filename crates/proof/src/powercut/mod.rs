@@ -13,7 +13,8 @@
 //! | --- | --- |
 //! | [`check_images`] | every image of one workload |
 //! | [`check_faults`] | one workload with each call failing in turn |
-//! | [`campaign`] | both, for as many seeds as there is time for |
+//! | [`check_copies`] | a backup and a restore, every step of them |
+//! | [`campaign`] | all of them, for as many seeds as there is time for |
 //! | [`replay`] | one case again |
 //! | [`check_control`] | a design that is known to be wrong, to see that it is found out |
 
@@ -21,6 +22,7 @@ mod billing;
 mod campaign;
 mod case;
 mod control;
+mod copies;
 mod faults;
 mod images;
 mod neighbour;
@@ -34,6 +36,7 @@ mod workload;
 pub use self::campaign::{campaign, replay};
 pub use self::case::{Case, Violation};
 pub use self::control::{Control, check_control};
+pub use self::copies::{Syncs, check_copies};
 pub use self::faults::{Sample, check_faults, fault_calls};
 pub use self::images::{Tally, check_images};
 pub use self::workload::{Side, Workload};

@@ -113,7 +113,7 @@ fn subject(message: &Message) -> String {
 
 /// One business transaction, in a task of its own, so that several share a commit. Whoever may have to repeat it does so
 /// under a key.
-fn place(
+pub(super) fn place(
     store: &Store,
     disk: &Arc<Disk>,
     workload: &Workload,

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use twobox_core::{Error, ErrorKind};
+use twobox_sqlite::VerifyOptions;
 use twobox_testkit::history::{Event, Standing};
 
 use super::process::{Node, Process};
@@ -20,6 +21,42 @@ const STANDS: &str = "
     FROM outbox_messages AS m LEFT JOIN outbox_waiting AS w ON w.seq = m.seq
     ORDER BY m.seq";
 const QUEUE: &str = "SELECT message_id, trim(CAST(payload AS TEXT), '\"') FROM inbox_queue ORDER BY item_id";
+
+/// Counters that are kept with the rows they count, and what is counted now.
+const COUNTERS: &str = "
+    SELECT 'lane ' || destination || ': ' || kept || ' is kept, ' || counted || ' is counted'
+    FROM (
+        SELECT destination,
+            printf('%d %d %d %d', retrying, scheduled, held, dead) AS kept,
+            (SELECT printf('%d %d %d %d',
+                    coalesce(sum(next_attempt_at IS NOT NULL), 0),
+                    coalesce(sum(state = 'Pending' AND joined IS NULL), 0),
+                    coalesce(sum(state = 'Pending' AND joined IS NOT NULL AND next_attempt_at IS NULL), 0),
+                    coalesce(sum(reason IS NOT NULL AND replayed_as IS NULL), 0))
+                FROM outbox_waiting AS w WHERE w.lane_id = n.lane_id) AS counted
+        FROM outbox_lanes AS n)
+    WHERE kept <> counted
+    UNION ALL
+    SELECT 'log: ' || kept || ' pending is kept, ' || counted || ' is counted'
+    FROM (
+        SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox_log'), 0)
+                - (SELECT coalesce(sum(passed), 0) FROM outbox_lanes) AS kept,
+            (SELECT count(*) FROM outbox_log AS g
+                WHERE seq > coalesce((SELECT cursor FROM outbox_lanes AS n
+                    WHERE n.source = g.source AND n.destination = g.destination), 0)) AS counted)
+    WHERE kept <> counted
+    UNION ALL
+    SELECT 'peer ' || source || ': ' || kept || ' is kept, ' || counted || ' is counted'
+    FROM (
+        SELECT source,
+            printf('%d %d %d', size, queued, dead) AS kept,
+            printf('%d %d %d',
+                (SELECT count(*) FROM inbox AS i WHERE i.peer_id = p.peer_id),
+                (SELECT count(*) FROM inbox_queue AS q WHERE q.peer_id = p.peer_id AND q.state = 'Open'),
+                (SELECT count(*) FROM inbox AS i
+                    WHERE i.peer_id = p.peer_id AND i.status IN ('Dead', 'Expired'))) AS counted
+        FROM inbox_peers AS p)
+    WHERE kept <> counted";
 
 /// How many messages of a node are neither sent nor handled nor dead.
 pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
@@ -60,11 +97,21 @@ pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Resul
             let standing = letter.map_or(Standing::Open, |letter| Standing::Dead(letter.reason.to_string()));
             Ok(Event::Work { id, of: row.get(1)?, standing })
         })?);
+        events.extend(tx.query(COUNTERS, [], |row| Ok(Event::Unsound(row.get(0)?)))?);
         Ok(events)
     });
     let events = events.await?;
     count_swept(stage, &events);
     events.into_iter().for_each(|event| stage.note(&node.name, event));
+    Ok(())
+}
+
+/// Verifies the file of a node, whose process has ended, as an operator would.
+pub(super) fn verify(stage: &Stage, node: &Node) -> Result<(), Error> {
+    let verified = twobox_sqlite::verify(&node.path, VerifyOptions::Full)?;
+    for finding in verified.findings {
+        stage.note(&node.name, Event::Unsound(finding.to_string()));
+    }
     Ok(())
 }
 

@@ -136,6 +136,6 @@ async fn cut(stage: &Stage, node: &Node) -> Result<(), BoxError> {
         process.end().await?;
     }
     let image = node.disk.image(cut, &SeededRandom::new(stage.chance()));
-    node.disk.power_on(&image)?;
+    node.disk.power_on(image)?;
     Ok(())
 }

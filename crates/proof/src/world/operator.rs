@@ -1,11 +1,12 @@
-//! Operators: they list dead letters, send them again, and release blocked keys.
+//! Operators: they list dead letters, send them again, release blocked keys, and pause destinations.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
+use twobox_core::ports::ops::OpsStore;
 use twobox_core::ports::{DeadLetter, DeadLetterFilter, DeadLetterStore, Replay};
-use twobox_core::{MessageId, Result};
+use twobox_core::{Destination, MessageId, Result, Source};
 use twobox_testkit::history::Event;
 
 use super::process::{Node, Process};
@@ -37,6 +38,32 @@ pub(super) async fn watch(stage: Arc<Stage>, node: Arc<Node>) {
         if let Some(process) = node.process() {
             // The process may die over it; the next round finds what is left to do.
             let _: Result<u64> = round(&stage, &node, &process, Care::Some).await;
+        }
+    }
+}
+
+/// Pauses what a node sends now and then, and resumes it later. All is well only when nothing is paused any more.
+pub(super) async fn pauses(stage: Arc<Stage>, node: Arc<Node>) {
+    // Names of nodes are legal ones.
+    let (Ok(source), Ok(destination)) = (Source::new(&*node.name), Destination::new(&*node.peer)) else {
+        return;
+    };
+    while !stage.is_healed() {
+        tokio::time::sleep(stage.millis(1_000..10_000)).await;
+        let Some(process) = node.process().filter(|_| !stage.is_healed()) else { continue };
+        stage.note(&node.name, Event::Note("operator: pause".into()));
+        if process.db.pause_lane(&source, &destination, "operator", "trouble").await.is_ok_and(|is| is) {
+            stage.count(Kind::Paused);
+        }
+        drop(process);
+        loop {
+            tokio::time::sleep(stage.millis(100..2_000)).await;
+            let Some(process) = node.process() else { continue };
+            let resumed = process.db.resume_lane(&source, &destination).await;
+            if resumed.is_ok() && process.is_alive() {
+                stage.note(&node.name, Event::Note("operator: resume".into()));
+                break;
+            }
         }
     }
 }

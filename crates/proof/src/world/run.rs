@@ -154,6 +154,7 @@ impl World {
             let (stage, node, network) = (&self.stage, &self.nodes[at], &self.network);
             troubles.spawn(Arc::clone(&self.authors[at]).work());
             troubles.spawn(operator::watch(Arc::clone(stage), Arc::clone(node)));
+            troubles.spawn(operator::pauses(Arc::clone(stage), Arc::clone(node)));
             troubles.spawn(weather::clocks(Arc::clone(stage), Arc::clone(node)));
             troubles.spawn(weather::partitions(Arc::clone(network), at));
             troubles.spawn(weather::rotations(Arc::clone(network), at));
@@ -229,6 +230,7 @@ impl World {
             audit::read(&self.stage, node, &process).await?;
             node.disk.power_off();
             Process::end(process).await?;
+            audit::verify(&self.stage, node)?;
         }
         Ok(())
     }

@@ -138,6 +138,8 @@ kinds! {
     ReplayedNew: "replays-new-id",
     /// A blocked key was released.
     Released: "keys-released",
+    /// An operator paused a destination.
+    Paused: "lanes-paused",
     /// A message was for a worker.
     Queued: "messages-queued",
     /// A process died while its worker had messages in hand.

@@ -157,7 +157,7 @@ impl Copying {
         let (at, wal_bytes) =
             self.shared.readers.with_backup(|source| self.copy_snapshot(source, &partial.at))?;
         crash_point!("backup.copied");
-        stand_alone(&partial.at, at)?;
+        stand_alone(&partial.at, self.shared.opener.vfs(), at)?;
         crash_point!("backup.stamped");
         let bytes = std::fs::metadata(&partial.at).map_or(0, |file| file.len());
         partial.finish(|| crash_point!("backup.synced"), || crash_point!("backup.named"))?;
@@ -166,7 +166,7 @@ impl Copying {
 
     /// Copies what the source shows now. Returns when that was, and how long the write-ahead log became.
     fn copy_snapshot(&self, source: &Connection, to: &Path) -> Result<(Timestamp, u64)> {
-        let mut target = open(to)?;
+        let mut target = open(to, self.shared.opener.vfs())?;
         // Nobody sees the file before it is finished and synced as a whole.
         set_journal_mode(&target, "OFF").map_err(wrap("prepare a backup"))?;
         target.execute_batch("PRAGMA synchronous = OFF").map_err(wrap("prepare a backup"))?;
@@ -252,17 +252,21 @@ impl Copying {
 }
 
 /// Opens a file that nobody else knows.
-pub(super) fn open(path: &Path) -> Result<Connection> {
+pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let attempted = format!("open {}", path.display());
-    Connection::open_with_flags(path, flags).map_err(wrap(&attempted))
+    match vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
+        None => Connection::open_with_flags(path, flags),
+    }
+    .map_err(wrap(&attempted))
 }
 
 /// Makes a copy a database of its own, without a write-ahead log, and notes when it was made.
-fn stand_alone(path: &Path, at: Timestamp) -> Result<()> {
+fn stand_alone(path: &Path, vfs: Option<&str>, at: Timestamp) -> Result<()> {
     let failed = || wrap("finish a backup");
-    let mut connection = open(path)?;
+    let mut connection = open(path, vfs)?;
     let mode = set_journal_mode(&connection, "DELETE").map_err(failed())?;
     if !mode.eq_ignore_ascii_case("delete") {
         return Err(Error::new(ErrorKind::Busy, format!("{} is in use", path.display())));

@@ -35,6 +35,8 @@ pub struct RestoreOptions {
     pub existing: Existing,
     /// How thoroughly the backup is looked at first. Default: fully.
     pub verify: VerifyOptions,
+    /// Name of a SQLite VFS that the database is written with. Default: SQLite's own.
+    pub vfs: Option<String>,
     /// Where time comes from. Default: the machine.
     pub clock: Arc<dyn Clock>,
     /// Where chance comes from. Default: the operating system.
@@ -46,6 +48,7 @@ impl Default for RestoreOptions {
         Self {
             existing: Existing::default(),
             verify: VerifyOptions::default(),
+            vfs: None,
             clock: Arc::new(SystemClock::default()),
             random: Arc::new(SystemRandom::default()),
         }
@@ -57,6 +60,7 @@ impl fmt::Debug for RestoreOptions {
         f.debug_struct("RestoreOptions")
             .field("existing", &self.existing)
             .field("verify", &self.verify)
+            .field("vfs", &self.vfs)
             .finish_non_exhaustive()
     }
 }
@@ -120,7 +124,8 @@ impl Restored {
 pub fn restore(backup: impl AsRef<Path>, to: impl AsRef<Path>, options: &RestoreOptions) -> Result<Restored> {
     let backup = backup.as_ref();
     check_backup(backup, options.verify)?;
-    let to = Opener::new(to.as_ref(), &Options::default())?.path;
+    let opener = Opener::new(to.as_ref(), &Options { vfs: options.vfs.clone(), ..Options::default() })?;
+    let to = opener.path.clone();
     if backup.canonicalize().is_ok_and(|backup| backup == to) {
         return Err(Error::invalid("the backup is the database itself: restore it to another place"));
     }
@@ -132,9 +137,9 @@ pub fn restore(backup: impl AsRef<Path>, to: impl AsRef<Path>, options: &Restore
     std::fs::copy(backup, &partial.at).map_err(|error| failed("copy a backup to", &partial.at, error))?;
     crash_point!("restore.copied");
     let at = options.clock.now();
-    let boxes = mark(&partial.at, backup, at, &*options.random)?;
+    let boxes = mark(&partial.at, &opener, backup, at, &*options.random)?;
     crash_point!("restore.marked");
-    let set_aside = found.set_aside(&to, at)?;
+    let set_aside = found.set_aside(&opener, at)?;
     partial.finish(|| crash_point!("restore.synced"), || crash_point!("restore.named"))?;
     let (store, from) = (to.display().to_string(), backup.display().to_string());
     tracing::warn!(store, backup = from, "restored from a backup");
@@ -192,7 +197,8 @@ impl Found {
     }
 
     /// Keeps what is there under another name. Until the new file takes its place, the old one stays in it.
-    fn set_aside(self, to: &Path, at: Timestamp) -> Result<Option<PathBuf>> {
+    fn set_aside(self, opener: &Opener, at: Timestamp) -> Result<Option<PathBuf>> {
+        let to = opener.path.as_path();
         if self == Self::Nothing {
             return Ok(None);
         }
@@ -200,7 +206,7 @@ impl Found {
         if aside.exists() {
             return Err(Error::invalid(format!("{} exists: move it away", aside.display())));
         }
-        close_well(to)?;
+        close_well(opener)?;
         if to.exists() && std::fs::hard_link(to, &aside).is_err() {
             // Not every file system has links.
             std::fs::copy(to, &aside).map_err(|error| failed("set a database aside as", &aside, error))?;
@@ -230,25 +236,30 @@ fn in_use(to: &Path) -> Error {
 }
 
 /// Brings the write-ahead log of a database home, so that it is one file. One that is damaged is left as it is.
-fn close_well(to: &Path) -> Result<()> {
-    if !to.exists() {
+fn close_well(opener: &Opener) -> Result<()> {
+    if !opener.path.exists() {
         return Ok(());
     }
-    let opener = Opener::new(to, &Options::default())?;
     let closed = opener
         .alone()
         .and_then(|connection| set_journal_mode(&connection, "DELETE").map_err(wrap("close the database")));
     match closed {
-        Err(error) if error.kind() == ErrorKind::Busy => Err(in_use(to)),
+        Err(error) if error.kind() == ErrorKind::Busy => Err(in_use(&opener.path)),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(()),
         closed => closed.map(drop),
     }
 }
 
 /// Makes the boxes in a copy others than they were in the backup.
-fn mark(copy: &Path, backup: &Path, at: Timestamp, random: &dyn Random) -> Result<Vec<(Prefix, Restore)>> {
+fn mark(
+    copy: &Path,
+    opener: &Opener,
+    backup: &Path,
+    at: Timestamp,
+    random: &dyn Random,
+) -> Result<Vec<(Prefix, Restore)>> {
     let failed = || wrap("mark the restored database");
-    let mut connection = super::copy::open(copy)?;
+    let mut connection = super::copy::open(copy, opener.vfs())?;
     let prefixes = prefixes(&connection)?;
     let tx = connection.transaction().map_err(failed())?;
     let mut boxes = Vec::with_capacity(prefixes.len());

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rusqlite::ffi::{
-    SQLITE_FULL, SQLITE_IOERR, SQLITE_IOERR_DELETE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_READ,
-    SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE, SQLITE_OK, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL,
-    SQLITE_OPEN_WAL, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find,
-    sqlite3_vfs_register, sqlite3_vfs_unregister,
+    SQLITE_CANTOPEN, SQLITE_FCNTL_PERSIST_WAL, SQLITE_FULL, SQLITE_IOERR, SQLITE_IOERR_DELETE,
+    SQLITE_IOERR_FSYNC, SQLITE_IOERR_READ, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE, SQLITE_OK,
+    SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_WAL, sqlite3_file, sqlite3_file_control,
+    sqlite3_int64, sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
+    sqlite3_vfs_unregister,
 };
 
 use super::fault::{Call, Kind};
@@ -80,6 +81,21 @@ impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: it was registered by `new`. It is not freed, because a connection may still use it.
         unsafe { sqlite3_vfs_unregister(self.vfs) };
+    }
+}
+
+/// Lets the last connection that closes a database copy its write-ahead log into it without removing the log: a file that
+/// is written again and again is cheaper than a new one each time.
+pub fn keep_log(connection: &rusqlite::Connection) {
+    let mut keep: c_int = 1;
+    // SAFETY: the handle is open as long as the connection is borrowed, and the call reads and writes one integer.
+    unsafe {
+        sqlite3_file_control(
+            connection.handle(),
+            c"main".as_ptr(),
+            SQLITE_FCNTL_PERSIST_WAL,
+            (&raw mut keep).cast(),
+        );
     }
 }
 
@@ -171,13 +187,16 @@ unsafe extern "C" fn open(
     unsafe {
         let ours = file.cast::<Ours>();
         (*ours).base.pMethods = ptr::null();
+        if lock(&shim(vfs).state).is_off {
+            return SQLITE_CANTOPEN;
+        }
         let opened = under!(vfs, xOpen, SQLITE_IOERR, name, real(file), flags, out_flags);
         if opened != SQLITE_OK {
             return opened;
         }
         let interesting = flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL) != 0;
         let name =
-            (interesting && !name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned());
+            (interesting && !name.is_null()).then(|| Name::from(&*CStr::from_ptr(name).to_string_lossy()));
         (*ours).file = Box::into_raw(Box::new(Tracked { state: Arc::clone(&shim(vfs).state), name }));
         (*ours).base.pMethods = &raw const METHODS;
         SQLITE_OK
@@ -187,12 +206,12 @@ unsafe extern "C" fn open(
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
     // SAFETY: SQLite's contract for xDelete.
     unsafe {
-        let text = CStr::from_ptr(name).to_string_lossy().into_owned();
+        let text = Name::from(&*CStr::from_ptr(name).to_string_lossy());
         let mut state = lock(&shim(vfs).state);
         if state.is_off {
             return SQLITE_IOERR_DELETE;
         }
-        if state.record.files().any(|known| known == text) {
+        if state.record.files().any(|known| *known == text) {
             state.record.ops.push(Op::Delete { file: text, synced: sync_directory != 0 });
         }
         drop(state);
@@ -381,7 +400,8 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
 unsafe fn drop_pages(file: *mut sqlite3_file, name: &Name, state: &State) {
     const PART: usize = 64 << 10;
     let image = state.record.image(state.record.len(), Cut::Kill, &SeededRandom::new(0));
-    let bytes = image.files().find(|(of, _)| of == name).map(|(_, bytes)| bytes.to_vec()).unwrap_or_default();
+    let bytes =
+        image.files().find(|(of, _)| **of == **name).map(|(_, bytes)| bytes.to_vec()).unwrap_or_default();
     let length = |bytes: usize| sqlite3_int64::try_from(bytes).unwrap_or(0);
     // SAFETY: the bytes live until the calls return.
     unsafe {

@@ -1,5 +1,6 @@
 //! What is on the disk after a cut.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +64,7 @@ impl FromStr for Cut {
 /// The files of a disk at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    files: BTreeMap<Name, Vec<u8>>,
+    pub(super) files: BTreeMap<Name, Vec<u8>>,
 }
 
 impl Record {
@@ -78,17 +79,22 @@ impl Record {
     /// A walk through the record, for those who want images of many steps.
     #[must_use]
     pub fn walk(&self) -> Walk<'_> {
-        let file = |(name, bytes): (&Name, &Vec<u8>)| (name.clone(), File::durable(bytes.clone()));
-        Walk { ops: &self.ops, step: 0, files: self.base.iter().map(file).collect() }
+        let files = self.base.iter().map(|(name, bytes)| (name, File::durable(bytes))).collect();
+        Walk { ops: &self.ops, step: 0, files, before: Vec::new() }
     }
 }
+
+/// The files of a disk by their names.
+type Files<'a> = BTreeMap<&'a Name, File<'a>>;
 
 /// A place in a [`Record`], with the files as they are there. It only goes forward.
 #[derive(Debug)]
 pub struct Walk<'a> {
     ops: &'a [Op],
     step: usize,
-    files: BTreeMap<Name, File<'a>>,
+    files: Files<'a>,
+    /// The files as they were before each renaming that may still be forgotten. Nothing writes in between.
+    before: Vec<Files<'a>>,
 }
 
 impl<'a> Walk<'a> {
@@ -98,6 +104,12 @@ impl<'a> Walk<'a> {
             self.take(&self.ops[self.step]);
             self.step += 1;
         }
+    }
+
+    /// Whether every cut here leaves the same.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.before.is_empty() && self.files.values().all(File::is_durable)
     }
 
     fn take(&mut self, op: &'a Op) {
@@ -113,6 +125,19 @@ impl<'a> Walk<'a> {
                     self.directory_synced();
                 }
             }
+            Op::SyncFolder => self.directory_synced(),
+            Op::Rename { from, to } => {
+                self.before.push(self.files.clone());
+                if let Some(file) = self.files.remove(from) {
+                    self.files.insert(to, file);
+                }
+            }
+            Op::Link { from, to } => {
+                self.before.push(self.files.clone());
+                if let Some(file) = self.files.get(from).cloned() {
+                    self.files.insert(to, file);
+                }
+            }
             Op::Failed { file, kind: Kind::SyncDroppingPages } => self.file(file).drop_pages(),
             Op::Failed { file, kind: Kind::SyncKeepingPages } => self.file(file).keep_pages(),
             Op::Failed { .. } => {}
@@ -120,12 +145,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn file(&mut self, name: &Name) -> &mut File<'a> {
-        self.files.entry(name.clone()).or_default()
+    fn file(&mut self, name: &'a Name) -> &mut File<'a> {
+        self.files.entry(name).or_default()
     }
 
-    /// File systems with a journal write it in order: whatever is synced takes earlier deletions along.
+    /// File systems with a journal write it in order: whatever is synced takes earlier deletions and names along.
     fn directory_synced(&mut self) {
+        self.before.clear();
         self.files.retain(|_, file| {
             file.deleted = None;
             file.exists
@@ -135,38 +161,59 @@ impl<'a> Walk<'a> {
     /// What a cut here leaves. `random` decides about what was not synced.
     #[must_use]
     pub fn image(&self, cut: Cut, random: &dyn Random) -> Image {
-        let survived = |(name, file): (&Name, &File<'_>)| Some((name.clone(), file.after(cut, random)?));
-        Image { files: self.files.iter().filter_map(survived).collect() }
+        let survived =
+            |(name, file): (&&Name, &File<'_>)| Some((Name::clone(name), file.after(cut, random)?));
+        Image { files: self.names(cut, random).iter().filter_map(survived).collect() }
+    }
+
+    /// The names that a cut here leaves: those of now, or those before one of the last renamings.
+    fn names(&self, cut: Cut, random: &dyn Random) -> &Files<'a> {
+        let earlier = match cut {
+            Cut::Kill => None,
+            Cut::Lost => self.before.first(),
+            _ if self.before.is_empty() => None,
+            Cut::Subset | Cut::Torn => {
+                let choice = random.next_u64() % (self.before.len() as u64 + 1);
+                usize::try_from(choice).ok().and_then(|choice| self.before.get(choice))
+            }
+        };
+        earlier.unwrap_or(&self.files)
     }
 }
 
 /// A file and what was done to it since its last sync.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct File<'a> {
     exists: bool,
     /// What is on the disk.
-    durable: Vec<u8>,
-    /// What is read.
-    visible: Vec<u8>,
+    durable: Cow<'a, [u8]>,
+    /// What is read, if that is not what is on the disk with what is pending.
+    visible: Option<Vec<u8>>,
     pending: Vec<&'a Op>,
     /// What was on the disk under this name before a deletion that may still be forgotten.
-    deleted: Option<Vec<u8>>,
+    deleted: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> File<'a> {
-    fn durable(bytes: Vec<u8>) -> Self {
-        Self { exists: true, visible: bytes.clone(), durable: bytes, ..Self::default() }
+    fn durable(bytes: &'a [u8]) -> Self {
+        Self { exists: true, durable: Cow::Borrowed(bytes), ..Self::default() }
+    }
+
+    fn is_durable(&self) -> bool {
+        self.pending.is_empty() && self.visible.is_none() && self.deleted.is_none()
     }
 
     fn change(&mut self, op: &'a Op) {
         self.exists = true;
-        apply(&mut self.visible, op, &mut |_| true);
+        if let Some(visible) = &mut self.visible {
+            apply(visible, op);
+        }
         self.pending.push(op);
     }
 
     fn sync(&mut self) {
         for op in std::mem::take(&mut self.pending) {
-            apply(&mut self.durable, op, &mut |_| true);
+            apply(self.durable.to_mut(), op);
         }
     }
 
@@ -177,28 +224,37 @@ impl<'a> File<'a> {
 
     fn drop_pages(&mut self) {
         self.pending.clear();
-        self.visible.clone_from(&self.durable);
+        self.visible = None;
     }
 
     fn keep_pages(&mut self) {
+        self.visible = Some(self.visible());
         self.pending.clear();
     }
 
+    fn visible(&self) -> Vec<u8> {
+        self.visible.clone().unwrap_or_else(|| {
+            let mut bytes = self.durable.to_vec();
+            self.pending.iter().for_each(|op| apply(&mut bytes, op));
+            bytes
+        })
+    }
+
     fn after(&self, cut: Cut, random: &dyn Random) -> Option<Vec<u8>> {
-        let coin = |_: usize| random.next_u64().is_multiple_of(2);
+        let coin = || random.next_u64().is_multiple_of(2);
         if cut == Cut::Kill {
-            return self.exists.then(|| self.visible.clone());
+            return self.exists.then(|| self.visible());
         }
         if let Some(deleted) = &self.deleted
-            && (cut == Cut::Lost || coin(0))
+            && (cut == Cut::Lost || coin())
         {
-            return Some(deleted.clone());
+            return Some(deleted.to_vec());
         }
-        let mut bytes = self.durable.clone();
+        let mut bytes = self.durable.to_vec();
         for op in &self.pending {
             match cut {
-                Cut::Subset if coin(0) => apply(&mut bytes, op, &mut |_| true),
-                Cut::Torn => apply(&mut bytes, op, &mut { coin }),
+                Cut::Subset if coin() => apply(&mut bytes, op),
+                Cut::Torn => tear(&mut bytes, op, coin),
                 Cut::Kill | Cut::Lost | Cut::Subset => {}
             }
         }
@@ -206,30 +262,37 @@ impl<'a> File<'a> {
     }
 }
 
-/// Does what was done, sector by sector, as far as `survives` says.
-fn apply(bytes: &mut Vec<u8>, op: &Op, survives: &mut dyn FnMut(usize) -> bool) {
+/// Does what was done.
+fn apply(bytes: &mut Vec<u8>, op: &Op) {
     match op {
-        Op::Write { offset, data, .. } => {
-            let start = usize::try_from(*offset).unwrap_or(usize::MAX);
-            for (number, chunk) in sectors(start, data) {
-                if survives(number) {
-                    let end = chunk.0 + chunk.1.len();
-                    if bytes.len() < end {
-                        bytes.resize(end, 0);
-                    }
-                    bytes[chunk.0..end].copy_from_slice(chunk.1);
-                }
-            }
-        }
-        Op::Truncate { length, .. } if survives(0) => {
-            bytes.truncate(usize::try_from(*length).unwrap_or(usize::MAX));
-        }
+        Op::Write { offset, data, .. } => put(bytes, usize::try_from(*offset).unwrap_or(usize::MAX), data),
+        Op::Truncate { length, .. } => bytes.truncate(usize::try_from(*length).unwrap_or(usize::MAX)),
         _ => {}
     }
 }
 
-/// The parts of a write that lie in different sectors, with their numbers and places.
-fn sectors(start: usize, data: &[u8]) -> impl Iterator<Item = (usize, (usize, &[u8]))> {
+/// Does what was done, sector by sector, as far as `survives` says.
+fn tear(bytes: &mut Vec<u8>, op: &Op, survives: impl Fn() -> bool) {
+    match op {
+        Op::Write { offset, data, .. } => {
+            let start = usize::try_from(*offset).unwrap_or(usize::MAX);
+            sectors(start, data).filter(|_| survives()).for_each(|(at, part)| put(bytes, at, part));
+        }
+        _ if survives() => apply(bytes, op),
+        _ => {}
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, part: &[u8]) {
+    let end = at + part.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at..end].copy_from_slice(part);
+}
+
+/// The parts of a write that lie in different sectors, with their places.
+fn sectors(start: usize, data: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at >= data.len() {
@@ -237,7 +300,7 @@ fn sectors(start: usize, data: &[u8]) -> impl Iterator<Item = (usize, (usize, &[
         }
         let place = start + at;
         let end = (at + SECTOR - place % SECTOR).min(data.len());
-        let part = (place / SECTOR, (place, &data[at..end]));
+        let part = (place, &data[at..end]);
         at = end;
         Some(part)
     })
@@ -255,7 +318,7 @@ impl Image {
 
     /// The files, by the path they had.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
+        self.files.iter().map(|(name, bytes)| (&**name, bytes.as_slice()))
     }
 }
 
@@ -345,6 +408,16 @@ mod tests {
     }
 
     #[test]
+    fn every_cut_leaves_the_same_once_all_is_synced() {
+        let record = record(vec![write(0, b"old"), sync(), delete(), sync()]);
+        for (step, is_durable) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
+            let mut walk = record.walk();
+            walk.go_to(step);
+            assert_eq!(walk.is_durable(), is_durable, "{step}");
+        }
+    }
+
+    #[test]
     fn a_deletion_can_be_forgotten_until_something_is_synced() {
         let other = Op::Sync { file: "b".into() };
         let record = record(vec![write(0, b"old"), sync(), delete(), write(0, b"new"), other]);
@@ -353,6 +426,24 @@ mod tests {
         assert_eq!(found(&record, 4, Cut::Kill).unwrap(), b"new");
         assert_eq!(found(&record, 4, Cut::Lost).unwrap(), b"old");
         assert_eq!(found(&record, 5, Cut::Lost).unwrap(), b"", "the new one is there, its bytes are not");
+    }
+
+    #[test]
+    fn a_new_name_can_be_forgotten_until_something_is_synced_and_names_are_remembered_in_order() {
+        let named = |from: &str, to: &str| Op::Rename { from: from.into(), to: to.into() };
+        let linked = Op::Link { from: "a".into(), to: "b".into() };
+        let ops = vec![write(0, b"old"), sync(), linked, named("a", "c"), Op::SyncFolder];
+        let record = record(ops);
+        let names = |step, cut, seed| {
+            let image = record.image(step, cut, &SeededRandom::new(seed));
+            image.files.keys().map(ToString::to_string).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(names(4, Cut::Kill, 0), "bc");
+        assert_eq!(names(4, Cut::Lost, 0), "a");
+        assert_eq!(names(5, Cut::Lost, 0), "bc");
+        let seen: std::collections::BTreeSet<_> = (0..32).map(|seed| names(4, Cut::Torn, seed)).collect();
+        assert_eq!(seen, ["a", "ab", "bc"].map(str::to_owned).into());
+        assert_eq!(record.image(4, Cut::Kill, &SeededRandom::new(0)).files["c"], b"old");
     }
 
     #[test]
@@ -367,7 +458,7 @@ mod tests {
 
     #[test]
     fn fingerprints_differ_when_a_byte_does() {
-        let image = |bytes: Vec<u8>| Image { files: [("a".to_owned(), bytes)].into() };
+        let image = |bytes: Vec<u8>| Image { files: [("a".into(), bytes)].into() };
         let plain = vec![0_u8; 4099];
         let mut seen = std::collections::BTreeSet::from([image(plain.clone()).fingerprint()]);
         for at in 0..plain.len() {

@@ -1,11 +1,12 @@
 //! What was done to the files of a disk, in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::fault::Kind;
 
-/// Names a file of a disk: its path, as SQLite gave it.
-pub(super) type Name = String;
+/// Names a file of a disk: its path, as SQLite gave it. Every step has one, so it is shared.
+pub(super) type Name = Arc<str>;
 
 /// One thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,16 @@ pub(super) enum Op {
         file: Name,
         synced: bool,
     },
+    Rename {
+        from: Name,
+        to: Name,
+    },
+    /// Another name for the same file.
+    Link {
+        from: Name,
+        to: Name,
+    },
+    SyncFolder,
     /// A call that was made to fail.
     Failed {
         file: Name,
@@ -59,13 +70,14 @@ impl Record {
         self.ops.is_empty()
     }
 
-    /// The files something was done to.
-    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
+    /// The files something was done to, each as often as that.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Name> {
         let touched = self.ops.iter().filter_map(|op| match op {
-            Op::Write { file, .. } | Op::Truncate { file, .. } => Some(file.as_str()),
-            Op::Sync { .. } | Op::Delete { .. } | Op::Failed { .. } | Op::Mark(_) => None,
+            Op::Write { file, .. } | Op::Truncate { file, .. } => Some(file),
+            Op::Rename { to, .. } | Op::Link { to, .. } => Some(to),
+            Op::Sync { .. } | Op::Delete { .. } | Op::SyncFolder | Op::Failed { .. } | Op::Mark(_) => None,
         });
-        self.base.keys().map(String::as_str).chain(touched)
+        self.base.keys().chain(touched)
     }
 
     /// What was noted before `step`.
@@ -74,6 +86,13 @@ impl Record {
             Op::Mark(mark) => Some(mark),
             _ => None,
         })
+    }
+
+    /// The same without the syncs of a file whose name ends like this: to see what becomes of those who leave them out.
+    #[must_use]
+    pub fn unsynced(mut self, name_end: &str) -> Self {
+        self.ops.retain(|op| !matches!(op, Op::Sync { file } if file.ends_with(name_end)));
+        self
     }
 
     /// How many syncs there were before `step`.

@@ -1,6 +1,8 @@
 //! What a disk knows and does; the VFS only passes calls on to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
@@ -15,6 +17,21 @@ use crate::SeededRandom;
 pub struct Disk {
     vfs: Registered,
     state: Arc<Mutex<State>>,
+}
+
+/// Something that was done to files without SQLite.
+#[derive(Debug)]
+pub enum Deed<'a> {
+    /// A file was written as a whole.
+    Written(&'a Path, Vec<u8>),
+    /// A file was synced.
+    Synced(&'a Path),
+    /// A file has another name, under which there may have been another one.
+    Renamed(&'a Path, &'a Path),
+    /// A file has a second name.
+    Linked(&'a Path, &'a Path),
+    /// The folder was synced, and all names with it.
+    FolderSynced,
 }
 
 /// What the calls of the VFS change.
@@ -62,6 +79,19 @@ impl Disk {
         lock(&self.state).record.ops.push(Op::Mark(Mark(text.into())));
     }
 
+    /// Notes what somebody does to files beside SQLite, which this disk does not see by itself.
+    pub fn did(&self, deed: Deed<'_>) {
+        let name = |path: &Path| Name::from(&*path.to_string_lossy());
+        let op = match deed {
+            Deed::Written(path, data) => Op::Write { file: name(path), offset: 0, data },
+            Deed::Synced(path) => Op::Sync { file: name(path) },
+            Deed::Renamed(from, to) => Op::Rename { from: name(from), to: name(to) },
+            Deed::Linked(from, to) => Op::Link { from: name(from), to: name(to) },
+            Deed::FolderSynced => Op::SyncFolder,
+        };
+        lock(&self.state).record.ops.push(op);
+    }
+
     /// Steps so far.
     #[must_use]
     pub fn steps(&self) -> usize {
@@ -99,7 +129,8 @@ impl Disk {
         lock(&self.state).calls.get(&kind.call()).copied().unwrap_or(0)
     }
 
-    /// Cuts the power: nothing reaches the disk any more. Whoever still has files open gets errors.
+    /// Cuts the power: nothing reaches the disk any more. Whoever still has files open gets errors, and
+    /// nobody can open any.
     pub fn power_off(&self) {
         lock(&self.state).is_off = true;
     }
@@ -126,24 +157,33 @@ impl Disk {
     ///
     /// # Errors
     /// If the files cannot be written.
-    pub fn power_on(&self, image: &Image) -> io::Result<()> {
+    pub fn power_on(&self, image: Image) -> io::Result<()> {
         let mut state = lock(&self.state);
-        let known: Vec<Name> = state.record.files().map(str::to_owned).collect();
-        for name in &known {
-            remove(Path::new(name))?;
+        let known: BTreeSet<Name> = state.record.files().cloned().collect();
+        for name in known {
+            if !image.files.contains_key(&name) {
+                remove(Path::new(&*name))?;
+            }
             remove(Path::new(&format!("{name}-shm")))?;
         }
-        let mut base = BTreeMap::new();
-        for (name, bytes) in image.files() {
-            std::fs::write(name, bytes)?;
-            base.insert(name.to_owned(), bytes.to_vec());
-        }
-        state.record = Record { base, ops: Vec::new() };
+        image.files().try_for_each(|(name, bytes)| write_over(Path::new(name), bytes))?;
+        state.record = Record { base: image.files, ops: Vec::new() };
         state.is_off = false;
         state.off_after = None;
         state.faults = None;
         Ok(())
     }
+}
+
+/// Lets a file have these bytes and no others. Written over what is there: new memory for every image would cost more
+/// than anything else about it.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::options().create(true).write(true).truncate(false).open(path)?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)
 }
 
 fn remove(path: &Path) -> io::Result<()> {

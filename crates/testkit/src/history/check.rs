@@ -51,6 +51,8 @@ pub enum Clause {
     Once,
     /// Nothing dies without a cause.
     Cause,
+    /// The databases are sound, and their counters are right.
+    Sound,
 }
 
 /// A promise that was not kept.
@@ -58,7 +60,7 @@ pub enum Clause {
 pub struct Finding {
     /// Which part of it.
     pub clause: Clause,
-    /// The message it is about.
+    /// The message it is about, or the node.
     pub id: String,
     /// What is wrong.
     pub text: String,
@@ -89,6 +91,7 @@ pub fn check(history: &History, rules: &Rules) -> Result<Summary, Vec<Finding>> 
     judge.once();
     judge.stands();
     judge.work();
+    judge.soundness();
     if !judge.findings.is_empty() {
         return Err(judge.findings);
     }
@@ -111,6 +114,12 @@ struct Judge<'f, 'h> {
 impl<'f, 'h> Judge<'f, 'h> {
     fn find(&mut self, clause: Clause, id: &str, text: impl Into<String>) {
         self.findings.push(Finding { clause, id: id.into(), text: text.into() });
+    }
+
+    fn soundness(&mut self) {
+        for (node, text) in &self.facts.unsound {
+            self.find(Clause::Sound, node, *text);
+        }
     }
 
     /// What authors were told agrees with their own rows.

@@ -54,6 +54,12 @@ fn dead_work(id: &str, reason: &str) -> (&'static str, Event) {
     work(id, Standing::Dead(reason.into()))
 }
 
+#[test]
+fn a_database_that_is_not_sound_is_found() {
+    let events = vec![("shop", Event::Unsound("a lane counts another number".into()))];
+    assert_eq!(broken(events, &RULES), [Clause::Sound]);
+}
+
 /// The clauses that are broken.
 fn broken(events: Vec<(&str, Event)>, rules: &Rules) -> Vec<Clause> {
     match check(&at(events), rules) {

@@ -146,6 +146,8 @@ pub enum Event {
         /// Where it stands.
         standing: Standing,
     },
+    /// At the end: something that must hold in the node's database does not.
+    Unsound(String),
     /// Anything else worth reading: cuts, partitions, clocks.
     Note(String),
 }
@@ -197,6 +199,7 @@ impl fmt::Display for Event {
             Self::Effect { id, of, place } => write!(f, "effect {id} of {of} at {place}"),
             Self::Stands { id, of, standing } => write!(f, "stands {id} of {of} {standing}"),
             Self::Work { id, of, standing } => write!(f, "work {id} of {of} {standing}"),
+            Self::Unsound(text) => write!(f, "unsound {text}"),
             Self::Note(text) => write!(f, "note {text}"),
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Facts<'h> {
     pub(super) work_released: BTreeSet<(&'h str, &'h str)>,
     /// What is in the queues of receivers.
     pub(super) work: Vec<Stand<'h>>,
+    /// What does not hold in the database of a node.
+    pub(super) unsound: Vec<(&'h str, &'h str)>,
 }
 
 impl<'h> Facts<'h> {
@@ -84,6 +86,7 @@ impl<'h> Facts<'h> {
             Event::Effect { id, of, place } => self.effects.push(Effect { node, id, of, place: *place }),
             Event::Stands { id, of, standing } => self.stands.push(Stand { id, of, standing }),
             Event::Work { id, of, standing } => self.work.push(Stand { id, of, standing }),
+            Event::Unsound(text) => self.unsound.push((node, text)),
             Event::Unknown(_) | Event::Died(..) | Event::Note(_) => {}
         }
     }
