@@ -7,6 +7,7 @@ mod plan;
 pub(crate) mod report;
 
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 use crate::console::heading;
@@ -17,6 +18,19 @@ use crate::{Result, mutants};
 pub(crate) struct Options {
     /// How long all of it may take, without building.
     pub(crate) minutes: f64,
+}
+
+/// Planted bugs, those of the harnesses beside those of tests by name: each of the two is mostly one process at a time.
+fn hunt(root: &Path, programs: &build::Programs) -> Result<Vec<job::Seen>> {
+    thread::scope(|scope| {
+        // Errors as text, because they cross a thread.
+        let suite = scope.spawn(|| mutants::suite(root, &[]).map_err(|error| error.to_string()));
+        let seen = lanes::run(plan::mutants(programs));
+        let suite = suite.join().map_err(|_| "the suite panicked")??;
+        let mut seen = seen?;
+        seen.push(suite);
+        Ok(seen)
+    })
 }
 
 /// Runs everything and writes the report.
@@ -34,7 +48,7 @@ pub(crate) fn run(root: &Path, options: Options) -> Result<()> {
     for phase in plan::phases(&programs, options.minutes) {
         seen.extend(lanes::run(phase)?);
     }
-    seen.push(mutants::suite(root, &[])?);
+    seen.extend(hunt(root, &programs)?);
     let report = report::Report::new(seen, options.minutes, start.elapsed());
     let folder = root.join("target/proof");
     std::fs::write(folder.join("report.json"), report.json())?;
