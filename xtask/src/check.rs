@@ -24,6 +24,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             check_features(&mut steps, root, &package.name, features);
         }
     }
+    // The fuzz targets are a workspace of their own, which nothing else here builds.
+    steps.run("lock file of fuzz", || cargo::run(&root.join("fuzz"), &["fetch", "--quiet", "--locked"]));
     steps.run("tidy", || tidy::inspect(root));
     steps.run("requirements", || requirements::run(root, requirements::Format::Brief));
     steps.finish()

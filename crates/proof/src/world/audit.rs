@@ -22,7 +22,8 @@ const STANDS: &str = "
     ORDER BY m.seq";
 const QUEUE: &str = "SELECT message_id, trim(CAST(payload AS TEXT), '\"') FROM inbox_queue ORDER BY item_id";
 
-/// Counters that are kept with the rows they count, and what is counted now.
+/// Counters that are kept with the rows they count, and what is counted now. Rejections in the handler's transaction are
+/// the sender's dead letters.
 const COUNTERS: &str = "
     SELECT 'lane ' || destination || ': ' || kept || ' is kept, ' || counted || ' is counted'
     FROM (
@@ -53,8 +54,9 @@ const COUNTERS: &str = "
             printf('%d %d %d',
                 (SELECT count(*) FROM inbox AS i WHERE i.peer_id = p.peer_id),
                 (SELECT count(*) FROM inbox_queue AS q WHERE q.peer_id = p.peer_id AND q.state = 'Open'),
-                (SELECT count(*) FROM inbox AS i
-                    WHERE i.peer_id = p.peer_id AND i.status IN ('Dead', 'Expired'))) AS counted
+                (SELECT count(*) FROM inbox AS i LEFT JOIN inbox_queue AS q ON q.item_id = i.row_id
+                    WHERE i.peer_id = p.peer_id AND i.status IN ('Dead', 'Expired')
+                    AND (q.item_id IS NOT NULL OR i.handler IS NOT NULL))) AS counted
         FROM inbox_peers AS p)
     WHERE kept <> counted";
 

@@ -161,8 +161,12 @@ impl World {
         }
         tokio::time::sleep(trouble).await;
         self.stage.heal();
-        while let Some(ended) = troubles.join_next().await {
-            ended?;
+        // Some of it ends only once its node is up again, which one whose life has ended never is.
+        while !troubles.is_empty() {
+            if let Ok(Some(ended)) = tokio::time::timeout(SECOND, troubles.join_next()).await {
+                ended?;
+            }
+            self.check_lives().await?;
         }
         self.nodes.iter().for_each(|node| node.wall.set_right());
         self.check_lives().await

@@ -153,20 +153,20 @@ impl Disk {
         state.record.image(state.record.len(), cut, random)
     }
 
-    /// Puts the image back and switches the power on. Nobody may have files open.
+    /// Puts the image back and switches the power on. Whoever has files open keeps the old ones.
     ///
     /// # Errors
     /// If the files cannot be written.
     pub fn power_on(&self, image: Image) -> io::Result<()> {
         let mut state = lock(&self.state);
         let known: BTreeSet<Name> = state.record.files().cloned().collect();
+        // Never written over: SQLite knows files by their inode, and would let a new connection share what a dead
+        // process that still has the old file open remembers of its log.
         for name in known {
-            if !image.files.contains_key(&name) {
-                remove(Path::new(&*name))?;
-            }
+            remove(Path::new(&*name))?;
             remove(Path::new(&format!("{name}-shm")))?;
         }
-        image.files().try_for_each(|(name, bytes)| write_over(Path::new(name), bytes))?;
+        image.files().try_for_each(|(name, bytes)| std::fs::write(name, bytes))?;
         state.record = Record { base: image.files, ops: Vec::new() };
         state.is_off = false;
         state.off_after = None;
