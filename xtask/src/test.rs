@@ -45,6 +45,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let packages = metadata::packages(root)?;
     let mut steps = Steps::default();
     let features = features(&packages);
+    forget_readme(&root.join("crates/twobox"))?;
     // One failing crate must not hide the next, hence no stopping at the first.
     let all = ["test", "--workspace", "--no-fail-fast", "--features", &features];
     steps.run("tests", || cargo::run(root, &with(&all, arguments)));
@@ -59,6 +60,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         steps.run("schemathesis", || schemathesis::run(root));
     }
     steps.finish()
+}
+
+/// Removes what the README's program has left where its test runs: the databases may be of an older schema.
+fn forget_readme(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if ["shop.db", "billing.db"].iter().any(|left| name.to_string_lossy().starts_with(left)) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// All features of all packages but those that make something else of the product.

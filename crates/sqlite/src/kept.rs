@@ -73,6 +73,7 @@ impl<'c> Kept<'c> {
             self.peers.push(Peer { boxes, consumer: consumer.clone(), source: source.clone(), id });
         }
     }
+
     /// Forgets rows that may be among what is undone, and what was counted since.
     pub(crate) fn undo(&mut self, counted: Vec<Counted<'c>>) {
         self.peers.clear();

@@ -197,10 +197,10 @@ impl<'c> SqliteTx<'c> {
 
     /// Writes what the jobs of this group have counted. The last one does so before the group commits.
     pub(crate) fn write_counts(&mut self) -> Result<()> {
-        if !self.kept.has_counted() {
+        // What has failed is rolled back, counters and all; whoever asks for the commit is told so.
+        if !self.kept.has_counted() || self.check().is_err() {
             return Ok(());
         }
-        self.check()?;
         let written = self.kept.write_counts(self.connection);
         self.note(written, "write the counters")?;
         self.note_write();

@@ -51,6 +51,14 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// When a run is over in any case, in virtual time: twice it waits for everything to be settled, and whoever still
+    /// waits for something when the trouble is over gets it within that patience as well.
+    fn end(&self) -> Duration {
+        self.trouble + self.patience * 4
+    }
+}
+
 /// What a run has come to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -84,14 +92,14 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// If the world itself fails: a store that cannot be opened although its disk is well, a part that ends by itself, a
-/// process that cannot be ended. Broken promises are no errors but [`Outcome::violations`].
+/// process that cannot be ended, a world that does not end. Broken promises are no errors but [`Outcome::violations`].
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, BoxError> {
     let folder = folder()?;
     let runtime = runtime()?;
     let (stage, played) = runtime.block_on(async {
         let stage = Arc::new(Stage::new(seed));
-        let played = play(&stage, options, folder.path()).await;
-        (stage, played)
+        let ends = tokio::time::timeout(options.end(), play(&stage, options, folder.path())).await;
+        (stage, ends.unwrap_or_else(|_| Err("stuck: it has not ended although it should be over".into())))
     });
     played.map_err(|error| format!("seed {seed}: {}", twobox_core::chain(&*error)))?;
     let (summary, findings) = match check(&stage.history, &stage.plan.rules) {

@@ -8,7 +8,7 @@ use twobox_core::ports::{
     QueueStore, Work, WorkFilter, WorkLease, WorkRecord,
 };
 use twobox_core::{Consumer, Error, Payload, Refusal, Response};
-use twobox_sqlite::{Sqlite, SqliteHandler};
+use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
 use twobox_testkit::{ManualClock, SeededRandom};
 
 use crate::fixture::{Place, message, number, say, words};
@@ -46,6 +46,31 @@ impl World {
         self.db.enqueue_work(&self.queue, &Work { message: message(&self.db, id), hash: None }).await
     }
 
+    /// In one transaction: queues messages, then some in a part that is undone, then others.
+    async fn put_and_undo<const B: usize, const U: usize, const A: usize>(
+        &self,
+        before: [&str; B],
+        undone: [&str; U],
+        after: [&str; A],
+    ) {
+        let work = |id: &str| Work { message: message(&self.db, id), hash: None };
+        let (before, undone, after) = (before.map(work), undone.map(work), after.map(work));
+        let (db, queue) = (self.db.clone(), self.queue.clone());
+        let done = self.db.transaction::<_, Error, _>(move |tx| {
+            let put = |tx: &mut SqliteTx<'_>, works: &[Work]| {
+                works.iter().try_for_each(|work| db.enqueue_work_in(tx, &queue, work).map(drop))
+            };
+            put(tx, &before)?;
+            let fails = tx.savepoint::<(), Error>(|tx| {
+                put(tx, &undone)?;
+                Err(Error::invalid("undone"))
+            });
+            assert!(fails.is_err());
+            put(tx, &after)
+        });
+        done.await.unwrap();
+    }
+
     async fn try_claim(&self) -> twobox_core::Result<Vec<Claimed>> {
         self.db.claim(&self.queue, &Claim::new(self.owner, LEASE, 10).unwrap()).await
     }
@@ -71,22 +96,7 @@ impl World {
 #[tokio::test]
 async fn ibx_102_a_source_whose_first_message_was_undone_is_made_again() {
     let world = World::new().await;
-    let (db, queue) = (world.db.clone(), world.queue.clone());
-    let work = |id| Work { message: message(&world.db, id), hash: None };
-    let (first, undone, second) = (work("a"), work("b"), work("c"));
-    world
-        .db
-        .transaction::<_, Error, _>(move |tx| {
-            let fails = tx.savepoint::<(), Error>(|tx| {
-                db.enqueue_work_in(tx, &queue, &first)?;
-                db.enqueue_work_in(tx, &queue, &undone)?;
-                Err(Error::invalid("undone"))
-            });
-            assert!(fails.is_err());
-            db.enqueue_work_in(tx, &queue, &second)
-        })
-        .await
-        .unwrap();
+    world.put_and_undo([], ["a", "b"], ["c"]).await;
     assert_eq!(world.record("a").await, None);
     assert_eq!(world.record("b").await, None);
     assert_eq!(world.record("c").await.unwrap().status, InboxStatus::Processing);
@@ -98,22 +108,7 @@ async fn ibx_102_a_source_whose_first_message_was_undone_is_made_again() {
 #[tokio::test]
 async fn ibx_102_what_was_undone_is_not_counted() {
     let world = World::new().await;
-    let (db, queue) = (world.db.clone(), world.queue.clone());
-    let work = |id| Work { message: message(&world.db, id), hash: None };
-    let (first, undone, second) = (work("a"), work("b"), work("c"));
-    world
-        .db
-        .transaction::<_, Error, _>(move |tx| {
-            db.enqueue_work_in(tx, &queue, &first)?;
-            let fails = tx.savepoint::<(), Error>(|tx| {
-                db.enqueue_work_in(tx, &queue, &undone)?;
-                Err(Error::invalid("undone"))
-            });
-            assert!(fails.is_err());
-            db.enqueue_work_in(tx, &queue, &second)
-        })
-        .await
-        .unwrap();
+    world.put_and_undo(["a"], ["b"], ["c"]).await;
     assert_eq!(number(&world.place.path(), "SELECT size * 10 + queued FROM inbox_peers"), 22);
 }
 

@@ -237,3 +237,33 @@ impl State {
         self.is_off.then_some(off)
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use rusqlite::{Connection, OpenFlags};
+
+    use super::*;
+
+    /// A connection of a dead process may still be open when the power is back: with its inode it would hand its
+    /// memory of the log on to the living, who would then read what the cut has taken.
+    #[test]
+    fn after_a_cut_the_files_are_others_than_those_a_dead_process_has_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let disk = Disk::new(1);
+        let open = || Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), disk.name()).unwrap();
+        let inode = || std::fs::metadata(&path).unwrap().ino();
+        let dead = open();
+        dead.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x)").unwrap();
+        dead.execute_batch("PRAGMA synchronous = OFF; INSERT INTO t VALUES (1)").unwrap();
+        let before = inode();
+        disk.power_off();
+        disk.power_on(disk.image(Cut::Lost, &SeededRandom::new(1))).unwrap();
+        assert_ne!(inode(), before);
+        let rows: i64 = open().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "what was not synced is gone");
+        drop(dead);
+    }
+}
