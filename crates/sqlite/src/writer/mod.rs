@@ -9,8 +9,8 @@ mod queue;
 mod recovery;
 mod thread;
 
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, Open};
 pub(crate) use self::job::{Budget, Class, ClosureJob, Job, Progress};
 pub(crate) use self::queue::{Queue, Queued};
-pub(crate) use self::recovery::close_without_checkpoint;
+pub(crate) use self::recovery::{checkpoint, close_without_checkpoint};
 pub(crate) use self::thread::{Checkpointer, WriterThread, lock};

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use twobox_core::ErrorKind;
 use twobox_sqlite::{BackupOptions, Sqlite, VerifyOptions, verify};
 use twobox_testkit::eventually;
@@ -152,6 +153,25 @@ async fn rf_18_a_backup_gives_up_rather_than_let_the_log_grow_without_bound() {
     let given_up = db.backup(place.file("backup.db"), &options).await.unwrap_err();
     assert!(given_up.is_transient() && given_up.to_string().contains("wal_bytes_max"), "{given_up}");
     assert!(place.files().iter().all(|name| name.starts_with("shop.db")), "{:?}", place.files());
+}
+
+/// The file of a log stays as long as the log ever was; what counts is what is in it.
+#[tokio::test]
+async fn rf_18_a_log_that_was_long_once_does_not_disturb_a_backup() {
+    let place = Place::new();
+    let db = place.open().await;
+    for order in 0..50 {
+        crate::fixture::place(&db, order).await.unwrap();
+    }
+    let file = || std::fs::metadata(place.file("shop.db-wal")).unwrap().len();
+    let long = file();
+    let foreign = Connection::open(place.file("shop.db")).unwrap();
+    foreign.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+    crate::fixture::place(&db, 50).await.unwrap();
+    let options = BackupOptions { wal_bytes_max: long / 2, ..BackupOptions::default() };
+    let made = db.backup(place.file("backup.db"), &options).await.unwrap();
+    assert_eq!(file(), long);
+    assert!(made.wal_bytes > 0 && made.wal_bytes < long / 2, "{} of {long}", made.wal_bytes);
 }
 
 /// A backup must not keep the store from recovering, or from closing: it would be taken for another process.
