@@ -17,7 +17,7 @@ use crate::reader::Readers;
 use crate::shared::{BoxState, FileIdentity, Shared, touch};
 use crate::sync::Mutex;
 use crate::wake::Watcher;
-use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Queue, Queued, WriterThread};
+use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Open, Queue, Queued, WriterThread};
 use crate::{SqliteTx, schema};
 
 /// A SQLite database with an outbox and an inbox. Cheap to clone.
@@ -127,11 +127,11 @@ impl Database {
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
         opener.check_damage(options.check_bytes_max)?;
         crash_point!("open.checked");
-        drop(opener.writer(options.durability)?); // creates the file
+        let open = Open::new(opener.writer(options.durability)?, options)?; // creates the file
         crash_point!("open.file-made");
         shared.remember_file();
         let shared = Arc::new(shared);
-        let core = Arc::new(Mutex::new(Core::new(Arc::clone(&shared))?));
+        let core = Arc::new(Mutex::new(Core::new(Arc::clone(&shared), open)));
         let queue = Arc::new(Queue::new(options.queue_max));
         let (mut checkpointer, mut thread, mut watcher) = (None, None, None);
         if options.drive == Drive::Thread {

@@ -50,10 +50,15 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(shared: &Shared) -> Result<Self> {
-        let mut connection = shared.opener.writer(shared.options.durability)?;
-        let guard = Guard::install(&mut connection, &*shared.options.random)?;
-        Ok(Self { connection, guard, synchronous: shared.options.durability })
+    /// Takes a connection that was opened for writing, with the durability of the options.
+    pub(crate) fn new(mut connection: Connection, options: &Options) -> Result<Self> {
+        let guard = Guard::install(&mut connection, &*options.random)?;
+        Ok(Self { connection, guard, synchronous: options.durability })
+    }
+
+    /// Opens the file again.
+    pub(super) fn again(shared: &Shared) -> Result<Self> {
+        Self::new(shared.opener.writer(shared.options.durability)?, &shared.options)
     }
 
     /// Switches between transactions; the setting applies from the next one on.
@@ -80,9 +85,8 @@ enum Failure {
 }
 
 impl Core {
-    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self> {
-        let open = Open::new(&shared)?;
-        Ok(Self {
+    pub(crate) fn new(shared: Arc<Shared>, open: Open) -> Self {
+        Self {
             shared,
             open: Some(open),
             stopped: None,
@@ -90,7 +94,7 @@ impl Core {
             groups: 0,
             careful: 0,
             commit_time: Duration::ZERO,
-        })
+        }
     }
 
     /// Runs one group and returns what it did not get to, in order.

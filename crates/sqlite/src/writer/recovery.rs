@@ -95,7 +95,7 @@ impl Core {
             Err(error) => Err(error),
             Ok(()) => {
                 crash_point!("recovery.brought-home");
-                self.open = Some(Open::new(&shared)?);
+                self.open = Some(Open::again(&shared)?);
                 crash_point!("recovery.reopened");
                 shared.next_epoch();
                 self.meters().reopened.one();
