@@ -1,8 +1,6 @@
 //! What the databases say at the end.
 
-use std::sync::atomic::Ordering;
-
-use twobox_core::{Error, ErrorKind};
+use twobox_core::Error;
 use twobox_sqlite::VerifyOptions;
 use twobox_testkit::history::{Event, Standing};
 
@@ -68,10 +66,7 @@ pub(super) async fn open_messages(process: &Process) -> Result<i64, Error> {
             tx.query_optional(OPEN, [], |row| row.get(0)).map(Option::unwrap_or_default)
         })
         .await;
-    if count.as_ref().is_err_and(|error| error.kind() == ErrorKind::Stopped) {
-        process.is_broken.store(true, Ordering::SeqCst);
-    }
-    count
+    count.inspect_err(|error| process.note_stopped(error))
 }
 
 /// Appends everything a node's database says.

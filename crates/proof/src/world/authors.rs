@@ -232,7 +232,7 @@ impl Author {
             Ok(value) => Told::Committed(value),
             Err(error) if error.kind() == ErrorKind::CommitUnknown => Told::Unknown,
             Err(error) if error.kind() == ErrorKind::Stopped => {
-                process.is_broken.store(true, Ordering::SeqCst);
+                process.note_stopped(&error);
                 Told::Unknown
             }
             Err(_) => Told::NotCommitted,

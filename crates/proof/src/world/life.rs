@@ -53,7 +53,7 @@ async fn come_up(
 ) -> Result<Arc<Process>, BoxError> {
     for _ in 0..STARTS_MAX {
         if stage.up_to(8) == 0 && !stage.is_healed() {
-            node.disk.power_off_after(stage.up_to(40));
+            node.disk.power_off_after(stage.up_to(12));
         }
         let error = match Process::start(stage, node, network).await {
             Ok(process) => return Ok(process),

@@ -59,10 +59,13 @@ pub(super) async fn pauses(stage: Arc<Stage>, node: Arc<Node>) {
         loop {
             tokio::time::sleep(stage.millis(100..2_000)).await;
             let Some(process) = node.process() else { continue };
-            let resumed = process.db.resume_lane(&source, &destination).await;
-            if resumed.is_ok() && process.is_alive() {
-                stage.note(&node.name, Event::Note("operator: resume".into()));
-                break;
+            match process.db.resume_lane(&source, &destination).await {
+                Ok(_) if process.is_alive() => {
+                    stage.note(&node.name, Event::Note("operator: resume".into()));
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => process.note_stopped(&error),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use twobox_core::{BoxError, Error, Random as _, Source, Stamp};
+use twobox_core::{BoxError, Error, ErrorKind, Random as _, Source, Stamp};
 use twobox_engine::{Receiver, Shutdown, ShutdownHandle, Sweeper};
 use twobox_sqlite::{Drive, Durability, Sqlite};
 use twobox_testkit::SeededRandom;
@@ -110,6 +110,13 @@ impl Process {
         lock(&self.parts).iter().any(Task::is_over)
     }
 
+    /// If its store has stopped for good, as an error says, it has to be started again.
+    pub(super) fn note_stopped(&self, error: &Error) {
+        if error.kind() == ErrorKind::Stopped {
+            self.is_broken.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Opens the store, which recovers, and starts the engines.
     pub(super) async fn start(
         stage: &Arc<Stage>,
@@ -124,7 +131,7 @@ impl Process {
         db.migrate().await?;
         let (found, leased) = prepare(&db).await?;
         if node.disk.is_off() {
-            return Err(Error::new(twobox_core::ErrorKind::Unavailable, "the power is off"));
+            return Err(Error::new(ErrorKind::Unavailable, "the power is off"));
         }
         stage.note(&node.name, found);
         (0..leased).for_each(|_| stage.count(Kind::WorkLeft));
