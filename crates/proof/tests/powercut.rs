@@ -47,6 +47,12 @@ fn s3_no_power_cut_loses_a_stored_message_or_doubles_what_a_worker_does() {
     whole(Side::Queue, 2, 3);
 }
 
+#[test]
+fn ceb_1_no_power_cut_loses_a_claim_or_lets_what_was_called_be_called_again() {
+    whole(Side::Claims, 0, 8);
+    whole(Side::Claims, 1, 8);
+}
+
 fn with_faults(side: Side, kinds: &[Kind], every: u64) {
     let workload = Workload { messages: 5, ..Workload::new(side, 1) };
     let sample = Sample { every, steps: 10, variants: 1, recovering: false };

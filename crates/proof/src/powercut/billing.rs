@@ -20,11 +20,13 @@ use super::style::{Chance, Style};
 use super::told::{DONE, REJECTED, Told, mark};
 use super::workload::{Store, Workload};
 
-const BUDGET: Duration = Duration::from_secs(5);
+pub(super) const BUDGET: Duration = Duration::from_secs(5);
+
+const PAY: &str = "Pay";
 
 const EFFECTS: &str = "SELECT id FROM effects";
-const HANDLED: &str = "SELECT message_id FROM inbox WHERE status = 'Done'";
-const REFUSED: &str = "SELECT message_id FROM inbox WHERE status = 'Dead'";
+pub(super) const HANDLED: &str = "SELECT message_id FROM inbox WHERE status = 'Done'";
+pub(super) const REFUSED: &str = "SELECT message_id FROM inbox WHERE status = 'Dead'";
 const FOLLOW_UPS: &str = "SELECT CAST(payload AS TEXT) FROM outbox_messages";
 const WATERMARK: &str = "SELECT CAST(watermark AS TEXT) FROM inbox_peers";
 
@@ -38,10 +40,10 @@ pub(super) async fn work(store: &Store, disk: &Arc<Disk>, workload: &Workload) -
         // Some of the last ones come again.
         let from = at.saturating_sub(usize::try_from(store.random.next_u64() % 3)?);
         let replay = u32::from(store.random.next_u64().is_multiple_of(3));
-        let mut batch = messages(store, from..(at + size).min(workload.messages), replay)?;
+        let mut batch = messages(store, PAY, from..(at + size).min(workload.messages), replay)?;
         if at > 0 && store.random.next_u64().is_multiple_of(2) {
             let old = usize::try_from(store.random.next_u64() % at as u64)?;
-            batch.extend(messages(store, old..old + 1, replay)?);
+            batch.extend(messages(store, PAY, old..old + 1, replay)?);
         }
         let (one, two) = batch.split_at(batch.len() / 2);
         let answers = [one, two].map(|part| deliver(store, &receiver, disk, workload, part));
@@ -67,7 +69,7 @@ pub(super) async fn work(store: &Store, disk: &Arc<Disk>, workload: &Workload) -
 }
 
 /// Delivers a batch, again if nothing can be said about it, and notes what was answered.
-fn deliver(
+pub(super) fn deliver(
     store: &Store,
     receiver: &Receiver<Sqlite>,
     disk: &Arc<Disk>,
@@ -126,22 +128,29 @@ fn receiver(store: &Store, seed: u64, fickle: bool) -> Result<Receiver<Sqlite>, 
         Ok(response(message.id.as_str()))
     });
     Receiver::builder(store.db.clone(), Consumer::new("billing")?, Arc::clone(&store.clock) as _)
-        .route(Endpoint::new("Pay")?, Route::Handler(handler))
+        .route(Endpoint::new(PAY)?, Route::Handler(handler))
         .map(twobox_engine::receiver::ReceiverBuilder::build)
 }
 
 /// Large enough for the rows to lie on many pages: an old one is then read from the disk.
-fn response(id: &str) -> Response {
+pub(super) fn response(id: &str) -> Response {
     Response { content_type: "text/plain".into(), body: Payload::new(id.repeat(200).into_bytes()) }
 }
 
-fn messages(store: &Store, range: std::ops::Range<usize>, replay: u32) -> Result<Vec<Arc<Message>>, Error> {
+/// Numbered messages to an endpoint, as dated by their sender.
+pub(super) fn messages(
+    store: &Store,
+    endpoint: &str,
+    range: std::ops::Range<usize>,
+    replay: u32,
+) -> Result<Vec<Arc<Message>>, Error> {
     let stamp =
         Stamp::new(Source::new("shop")?, Arc::clone(&store.clock) as _, Arc::clone(&store.random) as _);
     let message = |n: usize| {
         let id = format!("m{n:03}");
         let payload = Payload::new(id.as_bytes().to_vec());
-        let new = NewMessage::raw(Destination::new("billing")?, Endpoint::new("Pay")?, "text/plain", payload);
+        let to = Destination::new("billing")?;
+        let new = NewMessage::raw(to, Endpoint::new(endpoint)?, "text/plain", payload);
         let mut message = stamp.message(&new.id(MessageId::new(&id)?))?;
         // As dated by its sender, however often it comes.
         message.available = available(n);
@@ -224,7 +233,7 @@ async fn once(store: &Store, sql: &'static str, what: &str) -> Result<BTreeSet<S
 pub(super) async fn examine(store: &Store, workload: &Workload) -> Result<Facts, Error> {
     let facts = Facts::read(store, workload.seed).await?;
     let receiver = receiver(store, workload.seed, false)?;
-    let batch = messages(store, 0..workload.messages, 1)?;
+    let batch = messages(store, PAY, 0..workload.messages, 1)?;
     let answers = receiver.receive(batch.clone(), BUDGET).await?;
     for (message, answer) in batch.iter().zip(answers) {
         let id = message.id.as_str();

@@ -14,7 +14,7 @@ use super::recover::{self, put, recover};
 use super::style::Style;
 use super::told::Told;
 use super::workload::{Place, Run, Side, Store, Workload, folder, runtime};
-use super::{billing, queue, shop};
+use super::{billing, claims, queue, shop};
 
 /// Every so many images the real store opens one whose state is known already, and must come to the same facts.
 const DOUBLE_CHECK: u64 = 32;
@@ -108,6 +108,7 @@ enum Facts {
     Shop(shop::Facts),
     Billing(billing::Facts),
     Queue(queue::Facts),
+    Claims(claims::Facts),
 }
 
 impl Facts {
@@ -116,6 +117,7 @@ impl Facts {
             Self::Shop(facts) => facts.judge(told),
             Self::Billing(facts) => facts.judge(told),
             Self::Queue(facts) => facts.judge(told),
+            Self::Claims(facts) => facts.judge(told),
         }
     }
 }
@@ -256,6 +258,7 @@ fn examine(workload: &Workload, folder: &Path) -> Result<Facts, String> {
             Side::Shop => Facts::Shop(shop::examine(&store, &calm).await?),
             Side::Billing => Facts::Billing(billing::examine(&store, &calm).await?),
             Side::Queue => Facts::Queue(queue::examine(&store, &calm).await?),
+            Side::Claims => Facts::Claims(claims::examine(&store, &calm).await?),
         })
     });
     examined.map_err(|error| error.chain())

@@ -21,6 +21,7 @@
 mod billing;
 mod campaign;
 mod case;
+mod claims;
 mod control;
 mod copies;
 mod faults;

@@ -17,7 +17,7 @@ use twobox_testkit::{SeededRandom, VirtualClock};
 
 use super::style::Style;
 use super::told::READY;
-use super::{billing, queue, shop};
+use super::{billing, claims, queue, shop};
 
 /// Which half of the promise is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +28,20 @@ pub enum Side {
     Billing,
     /// Stores messages for later, and handles them in transactions with the end of their work.
     Queue,
+    /// Claims messages, handles them outside of the database, and notes their end.
+    Claims,
 }
 
 impl Side {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Shop, Self::Billing, Self::Queue];
+    pub const ALL: [Self; 4] = [Self::Shop, Self::Billing, Self::Queue, Self::Claims];
 
     fn name(self) -> &'static str {
         match self {
             Self::Shop => "shop",
             Self::Billing => "billing",
             Self::Queue => "queue",
+            Self::Claims => "claims",
         }
     }
 
@@ -50,6 +53,7 @@ impl Side {
             Self::Shop => &[ORDERS],
             Self::Billing => &[EFFECTS],
             Self::Queue => &[ORDERS, EFFECTS],
+            Self::Claims => &[],
         }
     }
 
@@ -145,6 +149,7 @@ impl Workload {
                 Side::Shop => shop::work(&store, &disk, self).await,
                 Side::Billing => billing::work(&store, &disk, self).await,
                 Side::Queue => queue::work(&store, &disk, self).await,
+                Side::Claims => claims::work(&store, &disk, self).await,
             }
         });
         Ok(Run {
