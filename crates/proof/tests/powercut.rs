@@ -10,7 +10,7 @@ use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, Timer as _};
 use twobox_proof::powercut::{
     Case, Control, Sample, Side, Syncs, Tally, Violation, Workload, campaign, check_control, check_copies,
-    check_faults, check_images, replay,
+    check_fault, check_faults, check_images, replay,
 };
 use twobox_sqlite::{Drive, Durability, Sqlite};
 use twobox_testkit::disk::{Cut, Disk, Fault, Kind};
@@ -130,6 +130,18 @@ fn s14_pages_that_a_kernel_keeps_unwritten_do_no_damage_by_themselves() {
     let sample = Sample { every: 2, steps: 30, variants: 1, recovering: false };
     let (_, violations) = check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap();
     assert_eq!(violations, []);
+}
+
+/// A store that could not be opened because syncs failed has left pages in its log that nobody will ever write. Whoever
+/// opens it next must not append to them.
+#[test]
+fn s14_nothing_is_appended_to_a_log_whose_syncs_have_failed() {
+    let sample = Sample { every: 1, steps: 20, variants: 1, recovering: false };
+    for nth in 0..10 {
+        let fault = Some(Fault { kind: Kind::SyncKeepingPages, nth });
+        let workload = Workload { messages: 2, fault, fault_times: 3, ..Workload::new(Side::Billing, 0) };
+        sound(check_fault(&workload, sample, &|| false).unwrap());
+    }
 }
 
 /// The harness can fail: with the weaker durability a power cut does lose acknowledged work. What is sent is still

@@ -78,6 +78,23 @@ impl Opener {
         ))
     }
 
+    /// Brings what is in the write-ahead log into the database file, unless somebody else has it open, who knows better.
+    ///
+    /// Whoever wrote the log may have ended because a sync had failed. Then pages of it may never have reached the disk
+    /// although everybody can read them, and what is appended to them would be lost with them (S14).
+    ///
+    /// What fails here fails again, and is told, when the file is opened to be used.
+    pub(crate) fn write_log_again(&self) {
+        let Ok(connection) = self.connect() else { return };
+        // A transaction recovers the log, and the last one to close a database copies it. Nothing is read, because
+        // reading the schema would take longer than all of this.
+        let recover = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; BEGIN IMMEDIATE; ROLLBACK";
+        match connection.execute_batch(recover) {
+            Ok(()) => drop(connection),
+            Err(_) => crate::writer::close_without_checkpoint(connection),
+        }
+    }
+
     /// A connection that cannot write.
     pub(crate) fn reader(&self) -> Result<Connection> {
         let connection = self.open()?;

@@ -127,6 +127,7 @@ impl Database {
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
         opener.check_damage(options.check_bytes_max)?;
         crash_point!("open.checked");
+        opener.write_log_again();
         let open = Open::new(opener.writer(options.durability)?, options)?; // creates the file
         crash_point!("open.file-made");
         shared.remember_file();

@@ -1,5 +1,7 @@
 //! The statements: one file each under `sql/`, loaded with the table prefix in its place.
 
+use std::sync::LazyLock;
+
 use twobox_core::{Error, Result, mutant};
 
 /// Marks the place of the table prefix. A comment, so that the files run as they stand with the empty one.
@@ -81,8 +83,12 @@ macro_rules! statements {
 
         impl Sql {
             pub(crate) fn new(prefix: &Prefix) -> Self {
-                let text = |path, sql| prefix.apply(&mutated(path, terse(sql)));
-                Self { $($name: text($path, include_str!(concat!("../sql/", $path))),)* }
+                let text = |path, terse: &str| prefix.apply(&mutated(path, terse.into()));
+                Self { $($name: {
+                    static TERSE: LazyLock<String> =
+                        LazyLock::new(|| terse(include_str!(concat!("../sql/", $path))));
+                    text($path, &TERSE)
+                },)* }
             }
 
             /// Path and text of every statement.

@@ -5,13 +5,13 @@ use super::job::Job;
 use super::lanes::Lane;
 
 /// Percent of the time that both lanes of the first phase have. The rest is for kills and planted bugs.
-const LANES: f64 = 85.0;
-const POWERCUT: f64 = 29.5;
-const SCHEDULES: f64 = 3.5;
-const FUZZ: f64 = 33.0;
+const LANES: f64 = 85.5;
+const POWERCUT: f64 = 27.0;
+const SCHEDULES: f64 = 8.2;
+const FUZZ: f64 = 24.0;
 /// What the model takes on two processors; it is told no time.
 const MODEL: f64 = 6.0;
-const KILLS: f64 = 10.5;
+const KILLS: f64 = 7.5;
 
 /// Phases of lanes. What is killed needs both processors for itself.
 pub(crate) fn phases(programs: &Programs, minutes: f64) -> Vec<Vec<Lane>> {

@@ -69,12 +69,7 @@ struct Hands {
 
 impl Hands {
     fn new(store: &Store, workload: &Workload, disk: Option<Arc<Disk>>) -> Self {
-        Self {
-            on_error: on_error(workload),
-            disk,
-            chance: Arc::clone(&store.random),
-            called: Arc::default(),
-        }
+        Self { on_error: on_error(workload), disk, chance: Arc::clone(&store.random), called: Arc::default() }
     }
 
     fn receiver(&self, store: &Store) -> Result<Receiver<Sqlite>, Error> {
@@ -157,12 +152,12 @@ impl Facts {
 
     /// Whether an answer to a message that has come again is right.
     fn allow(&self, id: &str, answer: &Answer) -> bool {
-        let is_over = self.handled.contains(id) || self.refused.contains(id);
+        let (is_known, is_done) = (self.rows.contains(id), self.handled.contains(id));
         match answer {
-            Answer::Duplicate(stored) => self.handled.contains(id) && *stored == Some(response(id)),
+            // Also what is called now: it is answered when its end is noted.
+            Answer::Duplicate(stored) => (is_done || !is_known) && *stored == Some(response(id)),
             Answer::Rejected { .. } => self.refused.contains(id),
-            Answer::InProgress { .. } => self.rows.contains(id) && !is_over,
-            Answer::Done(_) => !self.rows.contains(id),
+            Answer::InProgress { .. } => is_known && !is_done && !self.refused.contains(id),
             _ => false,
         }
     }
@@ -188,9 +183,7 @@ pub(super) async fn examine(store: &Store, workload: &Workload) -> Result<Facts,
     store.clock.sleep(Duration::from_secs(1)).await;
     store.db.release_unfinished(&Consumer::new("billing")?, Duration::ZERO, MANY).await?;
     let answers = receiver.receive(batch.clone(), BUDGET).await?;
-    let is_over = |answer: &Answer| {
-        matches!(answer, Answer::Done(_) | Answer::Duplicate(Some(_)) | Answer::Rejected { .. })
-    };
+    let is_over = |answer: &Answer| matches!(answer, Answer::Duplicate(Some(_)) | Answer::Rejected { .. });
     match answers.iter().find(|answer| !is_over(answer)) {
         Some(answer) => Err(wrong(&format!("what was released is answered {answer:?}"))),
         None => Ok(facts),

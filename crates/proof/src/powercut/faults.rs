@@ -65,7 +65,10 @@ pub fn check_faults(
 }
 
 /// Runs a workload with its fault, and checks the images after it.
-fn check_fault(
+///
+/// # Errors
+/// If the machine fails.
+pub fn check_fault(
     workload: &Workload,
     sample: Sample,
     stop: &dyn Fn() -> bool,

@@ -12,6 +12,7 @@
 //! | function | does |
 //! | --- | --- |
 //! | [`check_images`] | every image of one workload |
+//! | [`check_fault`] | one workload with a call that fails |
 //! | [`check_faults`] | one workload with each call failing in turn |
 //! | [`check_copies`] | a backup and a restore, every step of them |
 //! | [`campaign`] | all of them, for as many seeds as there is time for |
@@ -38,7 +39,7 @@ pub use self::campaign::{campaign, replay};
 pub use self::case::{Case, Violation};
 pub use self::control::{Control, check_control};
 pub use self::copies::{Syncs, check_copies};
-pub use self::faults::{Sample, check_faults, fault_calls};
+pub use self::faults::{Sample, check_fault, check_faults, fault_calls};
 pub use self::images::{Tally, check_images};
 pub use self::workload::{Side, Workload};
 pub(crate) use self::workload::{folder, runtime};

@@ -45,7 +45,7 @@ impl Default for Options {
             durability: [Durability::Full; 2],
             messages: 40,
             drops_pages_beside_others: false,
-            trouble: Duration::from_secs(20),
+            trouble: Duration::from_millis(19_200),
             patience: Duration::from_secs(1_000),
         }
     }

@@ -256,7 +256,8 @@ mod tests {
         let open = || Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), disk.name()).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();
         let dead = open();
-        dead.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x)").unwrap();
+        dead.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x)")
+            .unwrap();
         dead.execute_batch("PRAGMA synchronous = OFF; INSERT INTO t VALUES (1)").unwrap();
         let before = inode();
         disk.power_off();
