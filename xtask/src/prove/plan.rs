@@ -6,7 +6,7 @@ use super::lanes::Lane;
 
 /// Percent of the time that both lanes of the first phase have. The rest is for kills and planted bugs.
 const LANES: f64 = 85.5;
-const POWERCUT: f64 = 27.0;
+const POWERCUT: f64 = 32.0;
 const SCHEDULES: f64 = 8.2;
 const FUZZ: f64 = 24.0;
 /// What the model takes on two processors; it is told no time.
