@@ -140,7 +140,7 @@ impl Database {
             let started = WriterThread::spawn(Arc::clone(&core), Arc::clone(&queue), Arc::clone(&running));
             thread = Some(started.inspect_err(|_| running.close())?);
             checkpointer = Some(running);
-            watcher = opener.is_plain_file().then(|| Watcher::spawn(Arc::clone(&shared))).flatten();
+            watcher = opener.is_plain_file().then(|| Watcher::spawn(&shared, &core)).flatten();
         }
         let sweeper_id = format!("{:016x}", options.random.next_u64());
         Ok(Arc::new(Self {

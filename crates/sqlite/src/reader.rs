@@ -22,7 +22,7 @@ struct Slots {
 }
 
 /// Threads that read, each with a connection of its own. The last slot belongs to the checkpointer, the one
-/// before it to the watcher, and the one before that to a backup. Without threads one connection is enough for all.
+/// before it to a backup. Without threads one connection is enough for all.
 pub(crate) struct Readers {
     slots: Arc<Slots>,
     /// Whether somebody wants all connections closed: whoever reads for long gives up.
@@ -47,7 +47,7 @@ impl Drop for Closed<'_> {
 impl Readers {
     pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
         let threads = threads.max(1);
-        let places = if drive == Drive::Manual { 1 } else { threads + 3 };
+        let places = if drive == Drive::Manual { 1 } else { threads + 2 };
         let slots = Arc::new(Slots { opener, slots: (0..places).map(|_| Slot::default()).collect() });
         let mut running = Vec::new();
         let jobs = match drive {
@@ -76,15 +76,11 @@ impl Readers {
         self.slots.with(self.slots.slots.len() - 1, work)
     }
 
-    pub(crate) fn with_watcher<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        self.slots.with(self.slots.slots.len().saturating_sub(2), work)
-    }
-
     /// Runs something long on a connection of its own, which is closed afterwards; only one at a time.
     ///
     /// It must ask [`is_closing`](Self::is_closing) again and again, and give up if so.
     pub(crate) fn with_backup<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let slot = &self.slots.slots[self.slots.slots.len().saturating_sub(3)];
+        let slot = &self.slots.slots[self.slots.slots.len().saturating_sub(2)];
         let Ok(_alone) = slot.try_lock() else {
             return Err(Error::new(ErrorKind::Busy, "a backup of this database is being made already"));
         };

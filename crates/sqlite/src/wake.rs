@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rusqlite::Connection;
-use twobox_core::{Result, one_line};
+use twobox_core::one_line;
 
-use crate::error::wrap;
 use crate::shared::Shared;
+use crate::sync::Mutex;
+use crate::writer::Core;
 
 /// How often the watcher looks although nothing was signalled.
 const SAFETY_NET: Duration = Duration::from_secs(1);
@@ -88,53 +88,49 @@ impl Drop for Watcher {
     }
 }
 
-/// What the database looked like when we last told somebody.
+/// Who knows whether others have written: the writer, whose own commits are no news.
 struct Seen {
     shared: Arc<Shared>,
-    version: i64,
+    core: Arc<Mutex<Core>>,
     /// Our own commits, which relays hear of directly.
     commits: u64,
 }
 
 impl Seen {
-    /// Wakes relays if another connection has committed since. Errors count as a change: looking again is
-    /// harmless, not looking is not.
+    fn new(shared: &Arc<Shared>, core: &Arc<Mutex<Core>>) -> Self {
+        Self { shared: Arc::clone(shared), core: Arc::clone(core), commits: 0 }
+    }
+
     /// How long to leave the files alone after a look. While our own writer is busy, every commit of it would
     /// wake us, and relays are awake anyway.
     fn rest(&mut self) -> Duration {
-        let commits = self.shared.commits();
-        let busy = std::mem::replace(&mut self.commits, commits) != commits;
+        let busy = self.we_have_written();
+        self.commits = self.shared.commits();
         if busy { COALESCE_BUSY } else { COALESCE }
     }
 
-    fn look(&mut self) -> bool {
-        let version = self.shared.readers.with_watcher(data_version).unwrap_or(-1);
-        let changed = version != self.version || version == -1;
-        self.version = version;
-        if changed {
-            self.shared.wake_all();
-        }
-        changed
+    /// Whether our own writer has committed since the last rest.
+    fn we_have_written(&self) -> bool {
+        self.shared.commits() != self.commits
     }
-}
 
-fn data_version(connection: &Connection) -> Result<i64> {
-    connection
-        .prepare_cached("PRAGMA data_version")
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(wrap("read the data version"))
+    /// Wakes relays if another connection has committed since; says whether one has. While the writer is at work it
+    /// looks by itself.
+    fn look(&mut self) -> bool {
+        self.core.try_lock().is_ok_and(|mut core| core.look_for_others())
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Watcher {
     /// Without a way to be told, looks several times a second.
-    pub(crate) fn spawn(shared: Arc<Shared>) -> Option<Self> {
+    pub(crate) fn spawn(shared: &Arc<Shared>, core: &Arc<Mutex<Core>>) -> Option<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stopped);
+        let mut seen = Seen::new(shared, core);
         let thread = std::thread::Builder::new()
             .name("twobox-watcher".into())
             .spawn(move || {
-                let mut seen = Seen { shared, version: -1, commits: 0 };
                 while !flag.load(Ordering::Acquire) {
                     seen.look();
                     std::thread::park_timeout(BLIND);
@@ -149,20 +145,20 @@ impl Watcher {
 #[cfg(target_os = "linux")]
 impl Watcher {
     /// Watches by inotify.
-    pub(crate) fn spawn(shared: Arc<Shared>) -> Option<Self> {
-        Self::try_spawn(shared)
+    pub(crate) fn spawn(shared: &Arc<Shared>, core: &Arc<Mutex<Core>>) -> Option<Self> {
+        Self::try_spawn(Seen::new(shared, core))
             .inspect_err(|error| tracing::warn!(error = one_line(error), "cannot watch the database file"))
             .ok()
     }
 
-    fn try_spawn(shared: Arc<Shared>) -> std::io::Result<Self> {
+    fn try_spawn(mut seen: Seen) -> std::io::Result<Self> {
         let (stop, stop_of_thread) = std::os::unix::net::UnixStream::pair()?;
-        let eyes = linux::Eyes::new(&shared.opener.path, stop_of_thread);
+        let eyes = linux::Eyes::new(&seen.shared.opener.path, stop_of_thread);
         let stopped = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stopped);
         let thread = std::thread::Builder::new()
             .name("twobox-watcher".into())
-            .spawn(move || linux::run(&eyes, &mut Seen { shared, version: -1, commits: 0 }, &flag))?;
+            .spawn(move || linux::run(&eyes, &mut seen, &flag))?;
         Ok(Self { stopped, stop, thread: Some(thread) })
     }
 }
@@ -252,14 +248,45 @@ mod linux {
         }
     }
 
-    /// The log changed: its commit becomes visible a little later, or it was rolled back.
+    /// The log changed: its commit becomes visible a little later, or it was rolled back, or it is our own.
     fn look_for_commit(seen: &mut Seen) {
         let mut pause = LOOK_FIRST;
         let mut waited = Duration::ZERO;
-        while !seen.look() && waited < LOOK_FOR {
+        while !seen.look() && !seen.we_have_written() && waited < LOOK_FOR {
             std::thread::sleep(pause);
             waited += pause;
             pause = (pause * 2).min(LOOK_MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use twobox_testkit::eventually;
+
+    use crate::Sqlite;
+
+    /// What our own writer commits is in memory, and relays are told of it. Only what others write has to be asked for.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn l7_own_commits_are_not_taken_for_those_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Sqlite::open(folder.path().join("shop.db")).await.unwrap();
+        db.migrate().await.unwrap();
+        let forgotten = || db.state.recent.generation();
+        let before = forgotten();
+        for _ in 0..50 {
+            db.transaction(|tx| tx.execute("CREATE TABLE IF NOT EXISTS t (x)", []).map(drop)).await.unwrap();
+            db.transaction(|tx| tx.execute("INSERT INTO t VALUES (1)", []).map(drop)).await.unwrap();
+        }
+        assert_eq!(forgotten(), before);
+        let other = rusqlite::Connection::open(db.path()).unwrap();
+        other.execute("INSERT INTO t VALUES (2)", []).unwrap();
+        let told = async || (forgotten() > before).then_some(());
+        eventually("relays are told", Duration::from_secs(10), told).await;
+        other.execute("INSERT INTO t VALUES (3)", []).unwrap();
+        db.transaction(|tx| tx.execute("INSERT INTO t VALUES (4)", []).map(drop)).await.unwrap();
+        assert!(forgotten() > before + 1, "the writer finds out by itself, at its next commit");
     }
 }

@@ -47,13 +47,16 @@ pub(crate) struct Open {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
     synchronous: Durability,
+    /// Changes when another connection commits, and only then; as it was when relays were last told.
+    others: i64,
 }
 
 impl Open {
     /// Takes a connection that was opened for writing, with the durability of the options.
     pub(crate) fn new(mut connection: Connection, options: &Options) -> Result<Self> {
         let guard = Guard::install(&mut connection, &*options.random)?;
-        Ok(Self { connection, guard, synchronous: options.durability })
+        let others = data_version(&connection)?;
+        Ok(Self { connection, guard, synchronous: options.durability, others })
     }
 
     /// Opens the file again.
@@ -69,6 +72,14 @@ impl Open {
         }
         Ok(())
     }
+}
+
+/// A number that changes when another connection than this one has committed.
+fn data_version(connection: &Connection) -> Result<i64> {
+    connection
+        .prepare_cached("PRAGMA data_version")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(wrap("read the data version"))
 }
 
 /// Jobs that ran in the open transaction.
@@ -271,8 +282,8 @@ impl Core {
         classes: impl Iterator<Item = Class>,
     ) -> Result<(), Failure> {
         let must_sync = mode == Durability::Full && !wrote;
-        let ends = match self.prepare_commit(must_sync) {
-            Ok(ends) => ends,
+        let (ends, others) = match self.prepare_commit(must_sync) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 if let Some(open) = &self.open {
                     let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
@@ -309,12 +320,28 @@ impl Core {
         })?;
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
         self.shared.publish(&ends, mode == Durability::Full, rings);
+        self.tell_of_others(others);
         Ok(())
     }
 
-    /// Reads the ends of the logs. A commit syncs only if it has written something; when others have written
+    /// Tells relays and workers if another connection has committed since they were last told. Says whether it has.
+    pub(crate) fn look_for_others(&mut self) -> bool {
+        let Some(open) = &self.open else { return false }; // they are told when it is open again
+        // Looking again is harmless, not looking is not.
+        let others = data_version(&open.connection).unwrap_or(-1);
+        self.tell_of_others(others)
+    }
+
+    fn tell_of_others(&mut self, others: i64) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| open.others != others) else { return false };
+        open.others = others;
+        self.shared.wake_all();
+        true
+    }
+
+    /// Reads the ends of the logs, and what tells whether others have written. A commit syncs only if it has written something; when others have written
     /// what is not durable yet, a group that has not must write a little to take it along (W6).
-    fn prepare_commit(&self, must_sync: bool) -> Result<Vec<i64>> {
+    fn prepare_commit(&self, must_sync: bool) -> Result<(Vec<i64>, i64)> {
         let open = self.open.as_ref().expect("a transaction is open");
         let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"))?;
         if must_sync
@@ -323,7 +350,7 @@ impl Core {
         {
             barrier(&open.connection).map_err(wrap("sync"))?;
         }
-        Ok(ends)
+        Ok((ends, data_version(&open.connection)?))
     }
 
     /// Which setting a group needs.
