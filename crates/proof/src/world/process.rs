@@ -203,7 +203,7 @@ pub(super) async fn open(
     random: &Arc<SeededRandom>,
 ) -> Result<Sqlite, Error> {
     // Looking for damage takes as long as recovering. Some starts do; and the files are verified at the end.
-    let check_bytes_max = if random.next_u64().is_multiple_of(16) { u64::MAX } else { 0 };
+    let check_bytes_max = if random.next_u64().is_multiple_of(8) { u64::MAX } else { 0 };
     Sqlite::builder()
         .check_bytes_max(check_bytes_max)
         .clock(Arc::clone(clock) as _)

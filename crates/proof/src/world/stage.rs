@@ -96,7 +96,7 @@ impl Plan {
             worker,
             work_retry,
             two_relays: up_to(3) == 0,
-            wild_clocks: up_to(8) == 0,
+            wild_clocks: up_to(5) == 0,
             buries: up_to(2) == 0,
         }
     }
