@@ -35,8 +35,8 @@ pub struct BackupOptions {
     /// After each step it rests for this many times as long as the step took. Default 3: three quarters of one
     /// processor and of the disk stay free for everybody else.
     pub rest: u32,
-    /// More than this in the write-ahead log makes the copying go on without rests. Default 256 MiB: a gentle backup
-    /// of about a gibibyte under full load is over by then.
+    /// More than this in the write-ahead log makes the copying go on without rests. Default 256 MiB: room that a
+    /// disk with a backup on it should have, and a quarter of what makes it give up.
     pub wal_hurry_bytes: u64,
     /// More than this in it makes it give up: it could fill the disk. Default 1 GiB.
     pub wal_bytes_max: u64,
