@@ -114,10 +114,10 @@ impl Seen {
         self.shared.commits() != self.commits
     }
 
-    /// Wakes relays if another connection has committed since; says whether one has. While the writer is at work it
-    /// looks by itself.
+    /// Wakes relays if another connection has committed since. Says whether there is no need to look again soon: also
+    /// while the writer is at work, which looks by itself.
     fn look(&mut self) -> bool {
-        self.core.try_lock().is_ok_and(|mut core| core.look_for_others())
+        self.core.try_lock().map_or(true, |mut core| core.look_for_others())
     }
 }
 
