@@ -9,11 +9,7 @@ use twobox_core::{Error, ErrorKind, Result, mutant};
 
 use super::job::Job;
 use crate::shared::BoxState;
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, thread};
-
-/// How often the consumer looks before it goes to sleep. To a scheduler each look is a choice, and a few are enough.
-const SPINS: u32 = if cfg!(feature = "shuttle") { 2 } else { 200 };
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
@@ -27,8 +23,6 @@ pub(crate) struct Queued {
 pub(crate) struct Queue {
     state: Mutex<State>,
     filled: Condvar,
-    /// How many jobs there are, to be looked at without the lock.
-    len: AtomicUsize,
     permits: Arc<Semaphore>,
     arrived: tokio::sync::Notify,
 }
@@ -46,7 +40,6 @@ impl Queue {
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
-            len: AtomicUsize::new(0),
             permits: Arc::new(Semaphore::new(max.max(1))),
             arrived: tokio::sync::Notify::new(),
         }
@@ -64,7 +57,6 @@ impl Queue {
             return Err(closed());
         }
         state.jobs.push_back(queued);
-        self.len.store(state.jobs.len(), Ordering::Release);
         if state.wanted.is_some_and(|wanted| state.jobs.len() >= wanted) {
             state.wanted = None;
             drop(state);
@@ -78,26 +70,18 @@ impl Queue {
     pub(crate) fn take(&self, patience: Duration) -> Option<VecDeque<Queued>> {
         self.wait(1, patience);
         let mut state = self.lock();
-        self.len.store(0, Ordering::Release);
         if state.closed && state.jobs.is_empty() { None } else { Some(std::mem::take(&mut state.jobs)) }
     }
 
     /// Waits until `wanted` jobs are there, at most `patience`.
     pub(crate) fn wait(&self, wanted: usize, patience: Duration) {
-        // Going to sleep and being woken costs about as much as a quick caller needs to come back.
-        for _ in 0..SPINS {
-            if self.len.load(Ordering::Acquire) >= wanted {
-                return;
-            }
-            thread::yield_now();
-        }
         let mut state = self.lock();
         if state.closed || state.jobs.len() >= wanted {
             return;
         }
         if mutant!(WakeUpLost) {
             drop(state);
-            thread::yield_now();
+            crate::sync::thread::yield_now();
             state = self.lock();
         }
         state.wanted = Some(wanted);
@@ -111,7 +95,6 @@ impl Queue {
     /// Takes what is there without waiting.
     pub(crate) fn drain(&self) -> VecDeque<Queued> {
         let mut state = self.lock();
-        self.len.store(0, Ordering::Release);
         std::mem::take(&mut state.jobs)
     }
 
