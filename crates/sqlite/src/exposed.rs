@@ -40,7 +40,7 @@ impl BareQueue {
     pub async fn submit(&self, committed: impl FnMut() + Send + 'static) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         let permit = self.queue.place().await?;
-        let job = Box::new(BareJob { committed, reply });
+        let job = Box::new(BareJob { committed, reply: Some(reply) });
         self.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })?;
         answer.await.map_err(|_| Error::new(ErrorKind::Stopped, "the job was dropped"))?
     }
@@ -81,7 +81,7 @@ impl Group {
     /// Commits all of them, then answers them.
     pub fn finish(mut self) {
         self.0.iter_mut().for_each(|queued| queued.job.committed());
-        self.0.into_iter().for_each(|queued| queued.job.answer(Ok(())));
+        self.0.iter_mut().for_each(|queued| queued.job.answer(Ok(())));
     }
 }
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Group {
 
 struct BareJob<F> {
     committed: F,
-    reply: oneshot::Sender<Result<()>>,
+    reply: Option<oneshot::Sender<Result<()>>>,
 }
 
 impl<F: FnMut() + Send> Job for BareJob<F> {
@@ -119,7 +119,7 @@ impl<F: FnMut() + Send> Job for BareJob<F> {
         Progress::Finished
     }
 
-    fn answer(self: Box<Self>, result: Result<()>) {
-        let _: std::result::Result<(), _> = self.reply.send(result);
+    fn answer(&mut self, result: Result<()>) {
+        let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(result));
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct ProcessJob {
     peers: BTreeMap<(Consumer, Source), Peer>,
     /// When the request's time is up, on the monotonic clock.
     deadline: Duration,
-    reply: oneshot::Sender<Result<Vec<Answer>>>,
+    reply: Option<oneshot::Sender<Result<Vec<Answer>>>>,
 }
 
 /// What an answer says that was not known before. Only then does the message's date count: one that was not checked
@@ -102,7 +102,7 @@ impl ProcessJob {
             gate: KeyGate::default(),
             peers: BTreeMap::new(),
             deadline: options.clock.monotonic().saturating_add(budget),
-            reply,
+            reply: Some(reply),
         };
         (job, receiver)
     }
@@ -234,9 +234,9 @@ impl Job for ProcessJob {
         self.progress()
     }
 
-    fn answer(self: Box<Self>, result: Result<()>) {
+    fn answer(&mut self, result: Result<()>) {
+        let answers = std::mem::take(&mut self.answers);
         // The caller may have stopped waiting; the effects stand all the same.
-        let Self { reply, answers, .. } = *self;
-        let _: Result<(), _> = reply.send(result.map(|()| answers));
+        let _: Option<Result<(), _>> = self.reply.take().map(|reply| reply.send(result.map(|()| answers)));
     }
 }

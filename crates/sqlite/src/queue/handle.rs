@@ -21,7 +21,7 @@ pub(super) struct HandleJob {
     handled: Vec<Handled>,
     /// How many of them are committed.
     committed: usize,
-    reply: oneshot::Sender<Result<Vec<Handled>>>,
+    reply: Option<oneshot::Sender<Result<Vec<Handled>>>>,
 }
 
 /// Why an attempt leaves nothing behind.
@@ -46,7 +46,7 @@ impl HandleJob {
         let (reply, receiver) = oneshot::channel();
         let handled = Vec::with_capacity(jobs.len());
         let (db, queue) = (db.clone(), queue.clone());
-        (Self { db, queue, owner, jobs, handled, committed: 0, reply }, receiver)
+        (Self { db, queue, owner, jobs, handled, committed: 0, reply: Some(reply) }, receiver)
     }
 
     fn next(&mut self, tx: &mut SqliteTx<'_>) {
@@ -155,9 +155,9 @@ impl Job for HandleJob {
         self.progress()
     }
 
-    fn answer(self: Box<Self>, result: Result<()>) {
+    fn answer(&mut self, result: Result<()>) {
+        let handled = std::mem::take(&mut self.handled);
         // The caller may have stopped waiting; the effects stand all the same.
-        let Self { reply, handled, .. } = *self;
-        let _: Result<(), _> = reply.send(result.map(|()| handled));
+        let _: Option<Result<(), _>> = self.reply.take().map(|reply| reply.send(result.map(|()| handled)));
     }
 }

@@ -450,16 +450,22 @@ impl Core {
     fn answer(&mut self, ran: Ran) -> VecDeque<Queued> {
         let mut rest = VecDeque::new();
         crash_point!("writer.before-answers");
+        let mut answered = Vec::with_capacity(ran.len());
         for (at, (mut queued, progress)) in ran.into_iter().enumerate() {
             if at > 0 {
                 crash_point!("writer.between-answers");
             }
             queued.job.committed();
             match progress {
-                Progress::Finished => queued.job.answer(Ok(())),
+                Progress::Finished => {
+                    queued.job.answer(Ok(()));
+                    answered.push(queued);
+                }
                 Progress::More => rest.push_back(queued),
             }
         }
+        // Not one by one: whoever is told runs at once, finds nobody else, and has to be woken again for the next.
+        drop(answered);
         rest
     }
 
@@ -526,7 +532,7 @@ fn unknown(cause: &Error) -> Error {
 }
 
 fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
-    for queued in jobs {
+    for mut queued in jobs {
         queued.job.answer(Err(Error::new(error.kind(), error.chain())));
     }
 }

@@ -62,8 +62,8 @@ pub(crate) trait Job: Send {
     /// What ran last, alone in its transaction, made that transaction fail. It will not run again.
     fn failed_alone(&mut self, error: Error) -> Progress;
 
-    /// The end: everything committed, or an error that says what is known.
-    fn answer(self: Box<Self>, result: Result<()>);
+    /// The end: everything committed, or an error that says what is known. Nothing is called after it.
+    fn answer(&mut self, result: Result<()>);
 }
 
 /// A job made of one closure.
@@ -71,13 +71,13 @@ pub(crate) struct ClosureJob<F, T, E> {
     class: Class,
     work: F,
     outcome: Option<std::result::Result<T, E>>,
-    reply: oneshot::Sender<std::result::Result<T, E>>,
+    reply: Option<oneshot::Sender<std::result::Result<T, E>>>,
 }
 
 impl<F, T, E> ClosureJob<F, T, E> {
     pub(crate) fn new(class: Class, work: F) -> (Self, oneshot::Receiver<std::result::Result<T, E>>) {
         let (reply, receiver) = oneshot::channel();
-        (Self { class, work, outcome: None, reply }, receiver)
+        (Self { class, work, outcome: None, reply: Some(reply) }, receiver)
     }
 }
 
@@ -115,13 +115,13 @@ where
         Progress::Finished
     }
 
-    fn answer(self: Box<Self>, result: Result<()>) {
+    fn answer(&mut self, result: Result<()>) {
         let outcome = match result {
-            Ok(()) => self.outcome.unwrap_or_else(|| Err(lost().into())),
+            Ok(()) => self.outcome.take().unwrap_or_else(|| Err(lost().into())),
             Err(error) => Err(error.into()),
         };
         // The caller may have stopped waiting; the commit stands all the same.
-        let _: std::result::Result<(), _> = self.reply.send(outcome);
+        let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(outcome));
     }
 }
 
