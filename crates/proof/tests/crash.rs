@@ -92,7 +92,6 @@ crash_points! {
     queue_purged: "queue.purged", Once;
     queue_reaped: "queue.reaped", After("queue.before-handler");
     queue_replayed: "queue.replayed", Often;
-    queue_row_reopened: "queue.row-reopened", Often;
     queue_row_written: "queue.row-written", Often;
     queue_settled: "queue.settled", Often;
     queue_stored: "queue.stored", Often;

@@ -237,10 +237,10 @@ statements! {
     queue_ready = "queue/ready.sql";
     queue_renew = "queue/renew.sql";
     queue_renew_row = "queue/renew_row.sql";
+    queue_reopen = "queue/reopen.sql";
     queue_replay = "queue/replay.sql";
     queue_replay_row = "queue/replay_row.sql";
     queue_retry = "queue/retry.sql";
-    queue_store = "queue/store.sql";
     queue_too_far = "queue/too_far.sql";
     queue_update = "queue/update.sql";
     ops_audit_begin = "ops/audit_begin.sql";
@@ -275,6 +275,7 @@ statements! {
     ops_resume_lane = "ops/resume_lane.sql";
     ops_work_behind = "ops/work_behind.sql";
     insert_restore = "backup/insert_restore.sql";
+    respond = "inbox/respond.sql";
     restores = "backup/restores.sql";
     verify_cursor = "verify/cursor.sql";
     verify_inbox_done = "verify/inbox_done.sql";

@@ -96,6 +96,68 @@ async fn typed_handlers_follow_ups_and_stored_responses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rf_08_the_stored_response_is_what_the_handler_answered_usual_or_not() {
+    let (_directory, db) = database().await;
+    let billing = Twobox::builder("billing", &db)
+        .handle(|_, _: Receipt, _| Ok(()))
+        .handle(|_, order: Order, _| Ok((order.id > 0).then_some(order.id)))
+        .handle_raw("Empty", |_, _, _| Ok(Response::empty()))
+        .handle_raw("Echo", |_, message, _| {
+            Ok(Response { content_type: "text/plain".into(), body: message.payload.clone() })
+        })
+        .build()
+        .unwrap();
+    let shop = Twobox::builder("shop", &db).destination("billing", billing.in_process()).build().unwrap();
+    let running = shop.start();
+    let echo = NewMessage::json("billing", "Echo", &7).unwrap();
+    let cases = [
+        (Receipt { order: 1 }.to("billing").unwrap(), "application/json", &b"null"[..]),
+        (Order { id: 0 }.to("billing").unwrap(), "application/json", b"null"),
+        (Order { id: 5 }.to("billing").unwrap(), "application/json", b"5"),
+        (NewMessage::json("billing", "Empty", &7).unwrap(), "application/json", b""),
+        (echo, "text/plain", b"7"),
+    ];
+    for (message, content_type, body) in cases {
+        let id = send(&shop, &db, message).await;
+        until(&db, &id, "Sent").await;
+        let record = db.inbox_record(&"billing".parse().unwrap(), &"shop".parse().unwrap(), &id).await;
+        let response = record.unwrap().unwrap().response.unwrap();
+        assert_eq!((response.content_type.as_str(), response.body.as_bytes()), (content_type, body));
+    }
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_a_handler_that_removes_its_own_row_has_no_effect_whatever_it_answers() {
+    let (_directory, db) = database().await;
+    let billing = Twobox::builder("billing", &db)
+        .handle(|tx, order: Order, _| {
+            tx.execute("INSERT INTO effects VALUES ('lost', ?1)", [order.id])?;
+            tx.execute("DELETE FROM inbox", [])?;
+            Ok(())
+        })
+        .handle(|tx, receipt: Receipt, _| {
+            tx.execute("INSERT INTO effects VALUES ('lost', ?1)", [receipt.order])?;
+            tx.execute("DELETE FROM inbox", [])?;
+            Ok("something else than usual")
+        })
+        .build()
+        .unwrap();
+    let shop = Twobox::builder("shop", &db).destination("billing", billing.in_process()).build().unwrap();
+    let running = shop.start();
+    for message in [Order { id: 1 }.to("billing").unwrap(), Receipt { order: 2 }.to("billing").unwrap()] {
+        let id = send(&shop, &db, message).await;
+        let failed = eventually("it is refused", LIMIT, async || {
+            db.message_status(&id).await.unwrap().filter(|message| message.attempts > 0)
+        });
+        let error = failed.await.last_error.unwrap();
+        assert!(error.contains("changed from outside its transaction"), "{error}");
+    }
+    assert_eq!(effects(&db).await, []);
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn w8_prepared_handlers_await_first_and_write_once() {
     let (_directory, db) = database().await;
     let billing = Twobox::builder("billing", &db)

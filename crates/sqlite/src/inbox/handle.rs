@@ -38,8 +38,8 @@ impl From<Error> for Undo {
 
 /// What the dedup row says.
 enum Claim {
-    /// It is to be handled; its row has this place, and says already what it will say if the handler has nothing to
-    /// answer, or not.
+    /// It is to be handled. Its row has this place, and says already what it will say if the handler answers what it
+    /// usually does; or not.
     Run {
         row: i64,
         says_done: bool,
@@ -110,10 +110,12 @@ fn attempt(
     };
     crash_point!("inbox.handled");
     check_response(&response, options).map_err(Undo::Reject)?;
-    if says_done && response == Response::empty() {
+    if !says_done {
+        finish(delivery, tx, (peer, row), now, &response)?;
+    } else if response == handler.usual {
         still_there(delivery, tx, (peer, row))?;
     } else {
-        store_response(delivery, tx, (peer, row), now, &response)?;
+        store_response(delivery, tx, (peer, row), &response)?;
     }
     crash_point!("inbox.response-stored");
     Ok((Answer::Done(Some(response)), Some(change)))
@@ -164,10 +166,15 @@ fn claim(
     now: Timestamp,
 ) -> std::result::Result<Claim, Undo> {
     // Written as it will stand if all goes well: nobody sees it before the commit, and if anything goes wrong it is
-    // undone. Most handlers have nothing to answer, and then the row is not touched again.
-    if insert_claim(delivery, tx, peer, now, InboxStatus::Done)? {
+    // undone. Most handlers always answer the same, and then the row is not touched again.
+    let usual = match &delivery.treatment {
+        Treatment::Handle(handler) => Some(&handler.usual),
+        Treatment::Queue | Treatment::Unknown => None,
+    };
+    if insert_claim(delivery, tx, peer, now, usual)? {
         let row = tx.connection.last_insert_rowid();
-        let run = Claim::Run { row, says_done: true, change: RowChange { fresh: true, revived: false } };
+        let run =
+            Claim::Run { row, says_done: usual.is_some(), change: RowChange { fresh: true, revived: false } };
         return check_date(delivery.message.available, peer, now).map(|()| run);
     }
     let id = delivery.message.id.as_str();
@@ -229,15 +236,17 @@ pub(super) fn is_plausible(available: Timestamp, peer: &Peer, now: Timestamp) ->
     check_date(available, peer, now).is_ok()
 }
 
+/// Writes the row, as that of a message that is done with this response or of one that is being handled. `false`: there
+/// is one.
 fn insert_claim(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,
     peer: &Peer,
     now: Timestamp,
-    status: InboxStatus,
+    done: Option<&Response>,
 ) -> Result<bool> {
     let message = &delivery.message;
-    let done = status == InboxStatus::Done;
+    let status = if done.is_some() { InboxStatus::Done } else { InboxStatus::Processing };
     let values = params![
         peer.id,
         message.id.as_str(),
@@ -248,9 +257,9 @@ fn insert_claim(
         message.available.as_micros(),
         now.as_micros(),
         message.replay,
-        done.then(|| now.as_micros()),
-        done.then_some(twobox_core::message::JSON),
-        done.then_some(&[][..]),
+        done.map(|_| now.as_micros()),
+        done.map(|response| response.content_type.as_str()),
+        done.map(|response| response.body.as_bytes()),
     ];
     let sql = tx.sql;
     Ok(tx.execute_kept(&sql.claim, values)? == 1)
@@ -289,8 +298,21 @@ fn still_there(
     one_row(usize::from(there))
 }
 
-/// The guard where there is a response to store: the last statement must touch exactly one row (S3).
+/// The guard where there is another response to store: the last statement must touch exactly one row (S3).
 fn store_response(
+    delivery: &Delivery<SqliteHandler>,
+    tx: &mut SqliteTx<'_>,
+    (peer, row): (&Peer, i64),
+    response: &Response,
+) -> Result<()> {
+    let id = delivery.message.id.as_str();
+    let values = params![peer.id, id, row, response.content_type, response.body.as_bytes()];
+    let sql = tx.sql;
+    one_row(tx.execute_kept(&sql.respond, values)?)
+}
+
+/// The guard of a message that is handled again: as [`store_response`], and its row is done again.
+fn finish(
     delivery: &Delivery<SqliteHandler>,
     tx: &mut SqliteTx<'_>,
     (peer, row): (&Peer, i64),
@@ -312,7 +334,7 @@ fn store_rejection(
     error: &str,
 ) -> Result<RowChange> {
     let id = delivery.message.id.as_str();
-    let fresh = insert_claim(delivery, tx, peer, now, InboxStatus::Processing)?;
+    let fresh = insert_claim(delivery, tx, peer, now, None)?;
     if !fresh {
         reclaim(delivery, tx, peer)?;
     }

@@ -26,14 +26,27 @@ type HandlerFn = dyn Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + S
 /// It runs on the writer, so it must be quick, and it may run again if a neighbour spoils the shared
 /// transaction. Effects written through the transaction happen exactly once.
 #[derive(Clone)]
-pub struct SqliteHandler(Arc<HandlerFn>);
+pub struct SqliteHandler {
+    handle: Arc<HandlerFn>,
+    usual: Response,
+}
 
 impl SqliteHandler {
     /// Wraps a function.
     pub fn new(
         handle: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(handle))
+        Self { handle: Arc::new(handle), usual: Response::empty() }
+    }
+
+    /// Says what it usually answers. Default: [`Response::empty`].
+    ///
+    /// The row of a message is written before its handler runs, with this as its response; only a handler that answers
+    /// something else has it written again.
+    #[must_use]
+    pub fn usually(mut self, response: Response) -> Self {
+        self.usual = response;
+        self
     }
 
     /// Runs it, for a handler that is made of another one.
@@ -41,7 +54,7 @@ impl SqliteHandler {
     /// # Errors
     /// The handler's own refusal.
     pub fn call(&self, tx: &mut SqliteTx<'_>, message: &Message) -> HandlerResult<Response> {
-        (self.0)(tx, message)
+        (self.handle)(tx, message)
     }
 }
 

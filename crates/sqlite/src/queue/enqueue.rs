@@ -127,6 +127,7 @@ fn again(
             Ended { peer, key: known.key.as_deref() }.promote(tx, now)?;
         }
     } else if known.status != InboxStatus::Dead {
+        tx.execute(&tx.sql.queue_reopen, [known.row])?;
         store(tx, consumer, (peer, known.row), message, now)?;
         Counts { queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
@@ -141,7 +142,7 @@ pub(crate) fn mismatch(tx: &mut SqliteTx<'_>, peer: i64, source: &str, id: &str)
     Counts { mismatches: 1, ..Counts::default() }.write(tx, peer)
 }
 
-/// Queues a message whose row in the inbox is there. The caller counts it.
+/// Queues a message whose row in the inbox says that it is to be handled. The caller counts it.
 pub(crate) fn store(
     tx: &mut SqliteTx<'_>,
     consumer: &Consumer,
@@ -149,9 +150,6 @@ pub(crate) fn store(
     message: &Message,
     now: Timestamp,
 ) -> Result<()> {
-    let sql = tx.sql;
-    tx.execute_kept(&sql.queue_store, [row])?;
-    crash_point!("queue.row-reopened");
     insert(tx, consumer, (peer, row), message, now)?;
     crash_point!("queue.stored");
     Ok(())

@@ -14,7 +14,7 @@ use twobox_engine::relay::{DeadLetterCallback, Relay};
 use twobox_engine::worker::{Handling, Worker, WorkerOptions};
 use twobox_engine::{SystemTimer, Timer};
 
-use super::signal::{decode, encode};
+use super::signal::{decode, encode, usual};
 use super::{Context, Inbox, Outbox, Signal, Twobox};
 use crate::{
     BoxError, Consumer, DeadLetter, Destination, Endpoint, Error, ErrorKind, HandlerResult, Listen, Message,
@@ -105,16 +105,29 @@ impl Builder {
         T: Signal + DeserializeOwned,
         R: Serialize,
     {
-        self.handle_raw(T::NAME, move |tx, message, context| {
+        let handler = move |tx: &mut SqliteTx<'_>, message: &Message, context: &Context<'_>| {
             let value = decode(T::NAME, message.payload.as_bytes())?;
             encode(&handler(tx, value, context)?)
-        })
+        };
+        self.handle_usually(T::NAME, usual::<R>(), handler)
     }
 
     /// Handles messages of an endpoint as they are.
     pub fn handle_raw(
+        self,
+        endpoint: &str,
+        handler: impl Fn(&mut SqliteTx<'_>, &Message, &Context<'_>) -> HandlerResult<Response>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.handle_usually(endpoint, Response::empty(), handler)
+    }
+
+    fn handle_usually(
         mut self,
         endpoint: &str,
+        usual: Response,
         handler: impl Fn(&mut SqliteTx<'_>, &Message, &Context<'_>) -> HandlerResult<Response>
         + Send
         + Sync
@@ -122,9 +135,10 @@ impl Builder {
     ) -> Self {
         let route: RouteOf = Box::new(move |outbox, _| {
             let outbox = outbox.clone();
-            Route::Handler(SqliteHandler::new(move |tx, message| {
+            let handle = move |tx: &mut SqliteTx<'_>, message: &Message| {
                 handler(tx, message, &Context::new(message, &outbox))
-            }))
+            };
+            Route::Handler(SqliteHandler::new(handle).usually(usual))
         });
         self.routes.push((endpoint.into(), route));
         self
@@ -151,9 +165,10 @@ impl Builder {
                 Box::pin(async move {
                     let value = decode(T::NAME, message.payload.as_bytes())?;
                     let finish = prepare(value, message).await?;
-                    Ok(SqliteHandler::new(move |tx, message| {
+                    let handle = move |tx: &mut SqliteTx<'_>, message: &Message| {
                         encode(&finish(tx, &Context::new(message, &outbox))?)
-                    }))
+                    };
+                    Ok(SqliteHandler::new(handle).usually(usual::<R>()))
                 })
             }))
         });

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::{MessageType, NewMessage, Refusal, Response, Result};
+use twobox_core::message::JSON;
+
+use crate::{MessageType, NewMessage, Payload, Refusal, Response, Result};
 
 /// A type that travels as a message under a stable name.
 #[diagnostic::on_unimplemented(
@@ -31,6 +33,14 @@ pub(super) fn decode<T: serde::de::DeserializeOwned>(name: &str, payload: &[u8])
         let (line, column) = (error.line(), error.column());
         Refusal::reject(format!("the payload is no {name} ({:?} error at {line}:{column})", error.classify()))
     })
+}
+
+/// What a handler answers that returns an `R`, as far as its type says: one without content has nothing to say.
+pub(super) fn usual<R>() -> Response {
+    match size_of::<R>() {
+        0 => Response { content_type: JSON.into(), body: Payload::new("null") },
+        _ => Response::empty(),
+    }
 }
 
 /// Writes a response.
