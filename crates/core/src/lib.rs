@@ -20,6 +20,7 @@
 pub mod clock;
 pub mod config;
 pub mod crash;
+mod digits;
 mod error;
 pub mod handler;
 pub mod id;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::payload::PayloadText;
 use super::{Encoding, envelope, header, instant};
+use crate::digits::Digits;
 use crate::signing::{Signature, Signed};
 use crate::{Message, Timestamp};
 
@@ -88,10 +89,10 @@ impl<'a> Draft<'a> {
     fn write_message(&self, out: &mut Vec<u8>) {
         let message = self.message;
         member(out, header::DESTINATION, message.destination.as_str());
-        member(out, header::CREATED, &message.created.as_micros().to_string());
-        member(out, header::AVAILABLE, &message.available.as_micros().to_string());
-        member(out, header::EXPIRES, &message.expires.as_micros().to_string());
-        member(out, header::REPLAY, &message.replay.to_string());
+        number_text(out, header::CREATED, message.created.as_micros());
+        number_text(out, header::AVAILABLE, message.available.as_micros());
+        number_text(out, header::EXPIRES, message.expires.as_micros());
+        number_text(out, header::REPLAY, message.replay.into());
         member(out, header::CONTENT_TYPE, &message.content_type);
         if let Some(key) = &message.ordering_key {
             member(out, header::ORDERING_KEY, key.as_str());
@@ -100,7 +101,10 @@ impl<'a> Draft<'a> {
             member(out, header::ENCODING, self.payload.encoding.as_str());
         }
         for (name, value) in message.headers.iter() {
-            member(out, name, value);
+            separate(out);
+            string(out, name);
+            out.push(b':');
+            string(out, value);
         }
     }
 }
@@ -183,25 +187,42 @@ impl Default for Batch {
     }
 }
 
-pub(super) fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+pub(super) fn member(out: &mut Vec<u8>, name: &'static str, value: &str) {
     member_name(out, name);
     string(out, value);
 }
 
-pub(super) fn member_name(out: &mut Vec<u8>, text: &str) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    string(out, text);
+/// A number, written as a string.
+fn number_text(out: &mut Vec<u8>, name: &'static str, value: i64) {
+    member_name(out, name);
+    quoted(out, Digits::of_signed(value).bytes());
+}
+
+/// The name of a member, one of ours: there is nothing to escape in it.
+pub(super) fn member_name(out: &mut Vec<u8>, name: &'static str) {
+    separate(out);
+    quoted(out, name.as_bytes());
     out.push(b':');
 }
 
+/// Separates a member from the one before it, if there is one.
+fn separate(out: &mut Vec<u8>) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+}
+
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
 fn string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-        return;
+    // All bytes are looked at, whatever the first ones are: many at a time, that takes less than looking for the first.
+    let is_special = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+        return quoted(out, text.as_bytes());
     }
     serde_json::to_writer(out, text).expect("a string is written to memory without failing");
 }

@@ -1,5 +1,7 @@
 //! From envelopes to messages.
 
+use std::str::FromStr;
+
 use super::envelope::utf8;
 use super::limits::{Limits, at_most};
 use super::payload::{check_content_type, check_label, decode, sha256};
@@ -59,7 +61,7 @@ impl Parsed {
 /// [`Invalid`](ErrorKind::Invalid) if a limit is exceeded, a name is duplicate or a value cannot be what it
 /// should be. The text never quotes the payload (S17).
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Parsed> {
-    message(&Envelope::read(bytes, limits)?, limits)
+    message(&Envelope::read(bytes, limits)?, limits, &mut Repeated::default())
 }
 
 /// Reads one envelope of a sender that knows RF-09 and nothing more: what it does not say is completed.
@@ -78,7 +80,7 @@ pub fn parse_plain(bytes: &[u8], limits: &Limits, receiver: &Destination, now: T
     envelope.complete(header::AVAILABLE, sent.as_micros().to_string());
     envelope.complete(header::EXPIRES, Timestamp::MAX.as_micros().to_string());
     envelope.complete(header::OUTBOX, String::new());
-    message(&envelope, limits)
+    message(&envelope, limits, &mut Repeated::default())
 }
 
 /// Reads a batch, item by item: a bad envelope does not spoil its neighbours. An empty array is a probe.
@@ -90,11 +92,32 @@ pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>>
     // Depth is checked per item, so that a deep one fails alone. Splitting the array needs no such check:
     // raw values are skipped in a loop, not by recursion.
     let items = json::array("batch", utf8("batch", bytes)?, limits.batch_items)?;
-    let read = |text| message(&Envelope::from_text(text, limits)?, limits);
+    let mut repeated = Repeated::default();
+    let mut read = |text| message(&Envelope::from_text(text, limits)?, limits, &mut repeated);
     Ok(items.into_iter().map(|item| read(item.get())).collect())
 }
 
-fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
+/// What is usually the same in all messages of a batch, and then checked and kept once.
+#[derive(Default)]
+struct Repeated {
+    source: Option<Source>,
+    destination: Option<Destination>,
+    endpoint: Option<Endpoint>,
+    sent: Option<(String, Timestamp)>,
+}
+
+/// The name that `text` is, from the last message if it is the same.
+fn same<T>(last: &mut Option<T>, text: &str) -> Result<T>
+where
+    T: FromStr<Err = Error> + AsRef<str> + Clone,
+{
+    match last {
+        Some(name) if (*name).as_ref() == text => Ok(name.clone()),
+        _ => Ok(last.insert(text.parse()?).clone()),
+    }
+}
+
+fn message(envelope: &Envelope<'_>, limits: &Limits, repeated: &mut Repeated) -> Result<Parsed> {
     check_version(envelope)?;
     let encoding = Encoding::from_header(envelope.header(header::ENCODING))?;
     let payload = decode(envelope.payload, encoding, limits.payload_bytes)?;
@@ -104,9 +127,9 @@ fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
     };
     let message = Message {
         id: MessageId::new(&envelope.message_id)?,
-        source: Source::new(&envelope.source_service_id)?,
-        destination: Destination::new(required(envelope, header::DESTINATION)?)?,
-        endpoint: Endpoint::new(&envelope.endpoint)?,
+        source: same(&mut repeated.source, &envelope.source_service_id)?,
+        destination: same(&mut repeated.destination, required(envelope, header::DESTINATION)?)?,
+        endpoint: same(&mut repeated.endpoint, &envelope.endpoint)?,
         message_type: envelope.message_type.parse()?,
         payload,
         content_type: content_type(envelope)?,
@@ -120,7 +143,7 @@ fn message(envelope: &Envelope<'_>, limits: &Limits) -> Result<Parsed> {
     };
     Ok(Parsed {
         message,
-        sent: sent(envelope)?,
+        sent: sent(envelope, &mut repeated.sent)?,
         outbox: outbox(envelope)?,
         encoding,
         payload_sha256,
@@ -152,9 +175,14 @@ fn time(envelope: &Envelope<'_>, name: &str) -> Result<Timestamp> {
     required(envelope, name).and_then(|text| number(name, text)).map(Timestamp::from_micros)
 }
 
-fn sent(envelope: &Envelope<'_>) -> Result<Timestamp> {
-    instant::parse(required(envelope, header::TIMESTAMP)?)
-        .ok_or_else(|| Error::invalid(format!("{} is not a time in UTC by RFC 3339", header::TIMESTAMP)))
+fn sent(envelope: &Envelope<'_>, last: &mut Option<(String, Timestamp)>) -> Result<Timestamp> {
+    let text = required(envelope, header::TIMESTAMP)?;
+    if let Some((_, sent)) = last.as_ref().filter(|(last, _)| last == text) {
+        return Ok(*sent);
+    }
+    let sent = instant::parse(text)
+        .ok_or_else(|| Error::invalid(format!("{} is not a time in UTC by RFC 3339", header::TIMESTAMP)))?;
+    Ok(last.insert((text.into(), sent)).1)
 }
 
 fn outbox(envelope: &Envelope<'_>) -> Result<String> {

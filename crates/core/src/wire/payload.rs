@@ -103,6 +103,9 @@ fn plain<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
 }
 
 fn is_json(content_type: &str) -> bool {
+    if content_type == crate::message::JSON {
+        return true;
+    }
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == crate::message::JSON || essence.ends_with("+json")
 }
