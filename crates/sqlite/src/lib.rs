@@ -21,6 +21,7 @@ mod kept;
 mod ops;
 mod options;
 mod outbox;
+mod pace;
 mod presence;
 mod queue;
 mod reader;

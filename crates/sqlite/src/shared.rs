@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
@@ -12,6 +13,7 @@ use crate::Prefix;
 use crate::connection::Opener;
 use crate::error::is_unwritable;
 use crate::options::Options;
+use crate::pace::Pace;
 use crate::reader::Readers;
 use crate::recent::Recent;
 use crate::sql::Sql;
@@ -50,6 +52,8 @@ pub(crate) struct BoxState {
     end: AtomicI64,
     /// What our own writer has appended lately.
     pub(crate) recent: Recent,
+    /// How far delivery has come.
+    pub(crate) pace: Pace,
     pub(crate) version: watch::Sender<u64>,
     /// Grows when a lane may have been paused or resumed.
     steered: AtomicU64,
@@ -67,6 +71,7 @@ impl BoxState {
             synced: AtomicI64::new(0),
             end: AtomicI64::new(0),
             recent: Recent::default(),
+            pace: Pace::default(),
             version: watch::Sender::new(0),
             steered: AtomicU64::new(0),
             work: watch::Sender::new(0),
@@ -238,22 +243,26 @@ impl Shared {
         self.boxes().iter().zip(ends).any(|(state, &end)| end > state.synced())
     }
 
-    /// Publishes a commit: what is durable now, and to whom there is something to tell.
-    pub(crate) fn publish(&self, ends: &[i64], synced: bool, rings: bool) {
+    /// Publishes a commit: what is durable now, and to whom there is something to tell. Returns how long to wait for
+    /// delivery.
+    pub(crate) fn publish(&self, ends: &[i64], synced: bool, rings: bool) -> Duration {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        let mut grown = rings;
+        let (mut grown, mut pause) = (rings, Duration::ZERO);
         for (state, &end) in self.boxes().iter().zip(ends) {
             if synced {
                 state.synced.fetch_max(end, Ordering::AcqRel);
             }
-            if state.end.swap(end, Ordering::AcqRel) < end {
+            let before = state.end.swap(end, Ordering::AcqRel);
+            if before < end {
                 state.tell();
                 grown = true;
+                pause = pause.max(state.pace.pause(end - before, end));
             }
         }
         if let (true, Some(bell)) = (grown, &self.bell) {
             crate::wake::ring(bell);
         }
+        pause
     }
 
     /// A write that makes a commit sync, on whichever boxes there are.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use twobox::ports::{DeadLetterStore, InboxStore};
+use twobox::ports::{DeadLetterStore, InboxStore, LaneStore};
 use twobox::replay::{Bulk, OutboxLetters, Progress};
 use twobox::{
     Answer, DeadLetterFilter, ErrorKind, HandlerResult, NewMessage, OnceKey, OrRefuse, Reason, Refusal,
     RelayOptions, Replay, Response, Shutdown, Signal, Sqlite, SweepPlan, SystemTimer, Twobox,
 };
-use twobox_testkit::eventually;
+use twobox_testkit::{ScriptedTransport, eventually};
 
 #[derive(Serialize, Deserialize)]
 struct Order {
@@ -155,6 +155,52 @@ async fn s3_a_handler_that_removes_its_own_row_has_no_effect_whatever_it_answers
     }
     assert_eq!(effects(&db).await, []);
     running.shutdown().await;
+}
+
+/// Answers nothing before it is told to.
+fn held_back() -> (ScriptedTransport, tokio::sync::watch::Sender<bool>) {
+    let (tell, told) = tokio::sync::watch::channel(false);
+    let transport = ScriptedTransport::with_futures(move |_, batch| {
+        let (answers, mut told) = (vec![Answer::Done(None); batch.len()], told.clone());
+        Box::pin(async move {
+            let _: Result<_, _> = told.wait_for(|told| *told).await;
+            Ok(answers)
+        })
+    });
+    (transport, tell)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_give_way_to_a_relay_that_is_behind_and_to_nobody_else() {
+    let (_directory, db) = database().await;
+    let (transport, tell) = held_back();
+    let shop = Twobox::builder("shop", &db).destination("billing", transport).build().unwrap();
+    let enqueue = async |messages: i64| {
+        let outbox = shop.outbox();
+        let many = move |tx: &mut twobox::SqliteTx<'_>| {
+            (0..messages).try_for_each(|id| outbox.enqueue(tx, &Order { id }.to("billing")?).map(drop))
+        };
+        db.transaction::<_, twobox::Error, _>(many).await.unwrap();
+    };
+    let pauses = || db.meters().store.gave_way.get();
+    enqueue(300).await;
+    assert_eq!(pauses(), 0, "nobody relays");
+    let running = shop.start();
+    eventually("callers wait for the relay", LIMIT, async || {
+        enqueue(1).await;
+        (pauses() > 0).then_some(())
+    })
+    .await;
+    tell.send(true).unwrap();
+    eventually("everything is sent", LIMIT, async || {
+        let lanes = db.lanes().await.unwrap();
+        lanes.iter().all(|lane| lane.sent >= 301).then_some(())
+    })
+    .await;
+    running.shutdown().await;
+    let before = pauses();
+    enqueue(300).await;
+    assert_eq!(pauses(), before, "nobody relays any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -142,6 +142,8 @@ pub struct StoreMeters {
     pub group: Histogram,
     /// Groups that failed and whose members ran again.
     pub groups_again: Counter,
+    /// Pauses in which the writer let delivery catch up.
+    pub gave_way: Counter,
     /// Pages in the write-ahead log when it was last looked at.
     pub wal_pages: Gauge,
     /// Checkpoints that failed.
@@ -163,6 +165,7 @@ impl Default for StoreMeters {
             unsynced: Histogram::durations(),
             group: Histogram::numbers(),
             groups_again: Counter::default(),
+            gave_way: Counter::default(),
             wal_pages: Gauge::default(),
             checkpoints_failed: Counter::default(),
             trouble: Counters::default(),

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::{LaneId, LaneLease, LaneStore, NewWaiting, Settled};
-use crate::{Message, Result, Timestamp};
+use crate::{Message, Result, Source, Timestamp};
 
 /// A request for the next part of the log.
 #[derive(Clone, Debug)]
@@ -108,4 +108,12 @@ pub trait LogStore: LaneStore {
         lease: &LaneLease<Self::Position>,
         settlement: Settlement<Self::Position>,
     ) -> impl Future<Output = Result<Settled>> + Send;
+
+    /// Hears how far the relay of `source` has come: of the lanes that flow, none has a message before `upto` that is
+    /// still to be answered. `None`: no lane flows, or nobody relays any more.
+    ///
+    /// A store may let those who append wait a moment while delivery is behind them. By default it takes no notice.
+    fn reached(&self, source: &Source, upto: Option<&Self::Position>) {
+        let _: (&Source, Option<&Self::Position>) = (source, upto);
+    }
 }

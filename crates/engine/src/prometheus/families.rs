@@ -196,6 +196,13 @@ pub(super) const FAMILIES: &[Family] = &[
             store(of, page, |store| number(store.groups_again.get()));
         },
     ),
+    counter(
+        "twobox_store_gave_way_total",
+        "Pauses in which the writer let delivery catch up.",
+        |of, page| {
+            store(of, page, |store| number(store.gave_way.get()));
+        },
+    ),
     gauge(
         "twobox_store_wal_pages",
         "Pages in the write-ahead log at the last look, every 32 commits.",

@@ -134,6 +134,14 @@ impl<P: Clone + Ord> Lane<P> {
         unsettled.or(queued).map(|message| message.available)
     }
 
+    /// Everything before this has been answered. `None` while the lane does not flow.
+    pub(super) fn reached(&self) -> Option<&P> {
+        let unanswered = self.log.iter().find(|batch| batch.state != State::Answered);
+        let on_its_way = unanswered.and_then(|batch| batch.items.first()).map(|item| &item.position);
+        let queued = self.queue.front().map(|entry| &entry.position);
+        self.flows().then(|| on_its_way.or(queued).unwrap_or(&self.position))
+    }
+
     /// Whether nothing of the log is in memory.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.log.is_empty()

@@ -9,6 +9,7 @@ mod event;
 mod figures;
 mod lane;
 mod options;
+mod pace;
 mod reader;
 mod run;
 mod settle;

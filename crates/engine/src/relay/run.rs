@@ -9,6 +9,7 @@ use twobox_core::{Error, Timestamp, crash_point, one_line};
 use super::Relay;
 use super::event::{Event, Of};
 use super::lane::Lane;
+use super::pace::Pace;
 use super::reader::Reader;
 use crate::Shutdown;
 use crate::started::Started;
@@ -46,6 +47,7 @@ pub(super) struct Run<S: OutboxStore> {
     /// the store's (S13).
     pub(super) store_ahead: i64,
     pub(super) started: Duration,
+    pace: Pace<S>,
 }
 
 impl<S: OutboxStore> Run<S> {
@@ -53,6 +55,7 @@ impl<S: OutboxStore> Run<S> {
         Self {
             owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
             started: relay.timer.monotonic(),
+            pace: Pace::new(&relay.store, &relay.source),
             relay,
             lanes: BTreeMap::new(),
             reader: Reader::new(),
@@ -76,6 +79,7 @@ impl<S: OutboxStore> Run<S> {
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         while !shutdown.is_requested() {
             self.work().await;
+            self.pace.tell(self.lanes.values());
             let pause = self.relay.timer.sleep(self.pause());
             tokio::select! {
                 biased;

@@ -7,7 +7,7 @@ use twobox_core::lifecycle::{Next, State, Step};
 use twobox_core::ports::{
     LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
 };
-use twobox_core::{Error, ErrorKind, Message, Result, Timestamp, crash_point, mutant};
+use twobox_core::{Error, ErrorKind, Message, Result, Source, Timestamp, crash_point, mutant};
 
 use super::keys::{TouchedKeys, holds};
 use super::lanes::ILLEGIBLE;
@@ -64,6 +64,10 @@ impl LogStore for Sqlite {
             return self.settle_apart(lease, settlement).await;
         }
         self.write(Class::Lazy, move |tx| db.settle(tx, &lease, &settlement)).await
+    }
+
+    fn reached(&self, source: &Source, upto: Option<&i64>) {
+        self.state.pace.reached(source, upto.copied());
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Core {
     careful: u32,
     /// How long the last commit took: what a gap is measured against.
     pub(super) commit_time: Duration,
+    /// How long the last group is to wait for delivery.
+    pause: Duration,
 }
 
 /// The connection and what guards it.
@@ -105,6 +107,7 @@ impl Core {
             groups: 0,
             careful: 0,
             commit_time: Duration::ZERO,
+            pause: Duration::ZERO,
         }
     }
 
@@ -319,7 +322,7 @@ impl Core {
             Failure::Refused(error)
         })?;
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
-        self.shared.publish(&ends, mode == Durability::Full, rings);
+        self.pause = self.shared.publish(&ends, mode == Durability::Full, rings);
         self.tell_of_others(others);
         Ok(())
     }
@@ -467,6 +470,15 @@ impl Core {
         // Not one by one: whoever is told runs at once, finds nobody else, and has to be woken again for the next.
         drop(answered);
         rest
+    }
+
+    /// How long to let delivery catch up with the group that has just committed.
+    pub(super) fn give_way(&mut self) -> Duration {
+        let pause = std::mem::take(&mut self.pause);
+        if !pause.is_zero() {
+            self.meters().gave_way.one();
+        }
+        pause
     }
 
     /// Where the writer counts.

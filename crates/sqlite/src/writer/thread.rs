@@ -81,12 +81,17 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
         jobs.append(&mut unfinished);
         unfinished = guarded_step(&mut core, jobs);
         core.tick();
-        let commit_time = core.commit_time;
+        let (commit_time, for_delivery) = (core.commit_time, core.give_way());
         checkpointer.after_group(&mut core);
         drop(core);
         let busy_for = clock.monotonic().saturating_sub(busy_since);
-        pause(queue, answered, commit_time, busy_for);
+        if for_delivery.is_zero() {
+            wait_for_callers(queue, answered, commit_time);
+        } else {
+            queue.wait(usize::MAX, for_delivery);
+        }
         if busy_for >= BUSY_MAX {
+            queue.wait(usize::MAX, BUSY_PAUSE);
             busy_since = clock.monotonic();
         }
     }
@@ -105,12 +110,9 @@ fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>) -> VecDeque<Queued> {
 /// Leaves the lock for a moment. The callers just answered usually come straight back; letting them share the
 /// next sync instead of the one after it halves the number of syncs. Bounded by a fraction of what the last
 /// commit took, so it never costs more than it saves.
-fn pause(queue: &Queue, answered: usize, commit_time: Duration, busy_for: Duration) {
+fn wait_for_callers(queue: &Queue, answered: usize, commit_time: Duration) {
     if answered > 1 {
         queue.wait(answered, (commit_time / 4).min(Duration::from_micros(200)));
-    }
-    if busy_for >= BUSY_MAX {
-        queue.wait(usize::MAX, BUSY_PAUSE);
     }
 }
 
