@@ -17,7 +17,7 @@ use crate::reader::Readers;
 use crate::shared::{BoxState, FileIdentity, Shared, touch};
 use crate::sync::Mutex;
 use crate::wake::Watcher;
-use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Open, Queue, Queued, WriterThread};
+use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Late, Open, Queue, Queued, WriterThread};
 use crate::{SqliteTx, schema};
 
 /// A SQLite database with an outbox and an inbox. Cheap to clone.
@@ -238,7 +238,7 @@ impl Sqlite {
         let mut core = crate::writer::lock(&self.database.core);
         let any = !jobs.is_empty();
         while !jobs.is_empty() {
-            jobs = core.step(jobs);
+            jobs = core.step(jobs, &mut Late::nobody(&*self.options.clock));
         }
         core.tick();
         core.checkpoint_inline();

@@ -287,6 +287,11 @@ impl Shared {
         ))
     }
 
+    /// The states of all boxes that were opened so far.
+    pub(crate) fn all_boxes(&self) -> Vec<Arc<BoxState>> {
+        self.boxes().clone()
+    }
+
     fn boxes(&self) -> MutexGuard<'_, Vec<Arc<BoxState>>> {
         self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use twobox_core::meters::{StoreMeters, Trouble};
 use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::job::{Budget, Class, Progress};
-use super::queue::Queued;
+use super::queue::{Late, Queued};
 use crate::connection::set_synchronous;
 use crate::error::{is_unwritable, wrap};
 use crate::guard::{Guard, Inside};
@@ -111,8 +111,8 @@ impl Core {
         }
     }
 
-    /// Runs one group and returns what it did not get to, in order.
-    pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>) -> VecDeque<Queued> {
+    /// Runs one group, those included who join it, and returns what it did not get to, in order.
+    pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>, late: &mut Late<'_>) -> VecDeque<Queued> {
         if let Err(error) = self.ready() {
             note_trouble(&self.shared.options, &error);
             answer_all(jobs, &self.named(error));
@@ -124,7 +124,7 @@ impl Core {
         let mut ran = Vec::with_capacity(jobs.len());
         let lean = self.careful == 0;
         self.careful = self.careful.saturating_sub(1);
-        let mut outcome = self.run_group(&mut jobs, &mut ran, lean);
+        let mut outcome = self.run_group(&mut jobs, &mut ran, lean, late);
         if lean && let Err(Failure::Spoilt(error)) = outcome {
             outcome = self.run_again(&mut jobs, &mut ran, error);
         }
@@ -170,7 +170,8 @@ impl Core {
             queued.job.rolled_back();
             jobs.push_front(queued);
         }
-        self.run_group(jobs, ran, false)
+        let clock = Arc::clone(&self.shared.options.clock);
+        self.run_group(jobs, ran, false, &mut Late::nobody(&*clock))
     }
 
     /// Housekeeping between groups: lazy work is synced, the write-ahead log is kept short.
@@ -221,7 +222,13 @@ impl Core {
         }
     }
 
-    fn run_group(&mut self, jobs: &mut VecDeque<Queued>, ran: &mut Ran, lean: bool) -> Result<(), Failure> {
+    fn run_group(
+        &mut self,
+        jobs: &mut VecDeque<Queued>,
+        ran: &mut Ran,
+        lean: bool,
+        late: &mut Late<'_>,
+    ) -> Result<(), Failure> {
         let mode = self.mode(jobs.iter().map(|queued| queued.job.class()));
         let (options, file) = (&self.shared.options, self.shared.id());
         let open = self.open.as_mut().expect("ready() has opened it");
@@ -238,13 +245,19 @@ impl Core {
             until: options.clock.monotonic().saturating_add(options.group_time),
             one_by_one: false,
         };
-        let states: Vec<_> = jobs.iter().map(|queued| Arc::clone(&queued.state)).collect();
+        // Boxes may be added meanwhile; whoever comes with new ones is for the next group.
+        let boxes = self.shared.all_boxes();
+        let known = |queued: &Queued| boxes.iter().find(|state| Arc::ptr_eq(state, &queued.state));
         let (mut wrote, mut news, mut kept) = (false, Vec::new(), Kept::default());
-        for state in &states {
+        while let Some(state) = jobs.front().and_then(known) {
             let Some(mut queued) = jobs.pop_front() else { break };
             let mut tx = SqliteTx::new(&open.connection, state, &open.guard, file, (lean, kept));
             let progress = queued.job.run(&mut tx, &budget);
-            let is_last = jobs.is_empty() || budget.is_over();
+            // What a commit is to survive is settled when it begins: nobody joins one that is not synced.
+            if jobs.is_empty() && mode == Durability::Full && !budget.is_over() {
+                jobs.append(&mut late.join(ran.len() + 1));
+            }
+            let is_last = jobs.front().and_then(known).is_none() || budget.is_over();
             let counted = if is_last { tx.write_counts() } else { Ok(()) };
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let spoilt = counted.and_then(|()| tx.check().map_err(|_| gone()));

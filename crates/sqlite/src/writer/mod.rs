@@ -1,6 +1,6 @@
 //! The one writer of a database file: group commit as a step function (W1).
 //!
-//! [`Core::step`] takes what is queued, runs it in one transaction, commits, and answers. A thread drives it in
+//! [`Core::step`] takes what is queued and what comes meanwhile, runs it in one transaction, commits, and answers. A thread drives it in
 //! production ([`thread`]); simulation drives it inline.
 
 mod core;
@@ -11,6 +11,6 @@ mod thread;
 
 pub(crate) use self::core::{Core, Open};
 pub(crate) use self::job::{Budget, Class, ClosureJob, Job, Progress};
-pub(crate) use self::queue::{Queue, Queued};
+pub(crate) use self::queue::{Late, Queue, Queued};
 pub(crate) use self::recovery::{checkpoint, close_without_checkpoint};
 pub(crate) use self::thread::{Checkpointer, WriterThread, lock};

@@ -5,11 +5,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use twobox_core::{Error, ErrorKind, Result, mutant};
+use twobox_core::{Clock, Error, ErrorKind, Result, mutant};
 
 use super::job::Job;
 use crate::shared::BoxState;
 use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// A group that has run this long takes nobody in any more: whoever waits for its commit has waited long enough. Sixty
+/// small transactions take half of it.
+const JOIN_MAX: Duration = Duration::from_millis(1);
 
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
@@ -115,6 +119,91 @@ impl Queue {
     }
 }
 
+/// Callers that were answered a moment ago. They usually come straight back, and what they bring joins the group that
+/// is running: if each group were only what has queued when it begins, every sync would serve half of the callers.
+pub(crate) struct Late<'q> {
+    queue: Option<&'q Queue>,
+    clock: &'q dyn Clock,
+    /// Jobs that the group is to have. Without a bound it would never end.
+    wanted: usize,
+    /// How long they are waited for while there is nothing else to do, on the monotonic clock.
+    until: Duration,
+    /// When the group takes nobody in any more.
+    closes: Duration,
+    joined: usize,
+}
+
+impl<'q> Late<'q> {
+    /// The group is what it is.
+    pub(crate) fn nobody(clock: &'q dyn Clock) -> Self {
+        Self { queue: None, clock, wanted: 0, until: Duration::ZERO, closes: Duration::ZERO, joined: 0 }
+    }
+
+    /// So many are expected back, and are waited for until `patience` is over.
+    pub(crate) fn expected(
+        queue: &'q Queue,
+        clock: &'q dyn Clock,
+        wanted: usize,
+        patience: Duration,
+    ) -> Self {
+        let now = clock.monotonic();
+        let (until, closes) = (now.saturating_add(patience), now.saturating_add(JOIN_MAX));
+        Self { queue: Some(queue), clock, wanted, until, closes, joined: 0 }
+    }
+
+    /// Who has come since, for a group in which so many have run.
+    pub(crate) fn join(&mut self, ran: usize) -> VecDeque<Queued> {
+        let Some(queue) = self.queue.filter(|_| ran < self.wanted) else { return VecDeque::new() };
+        let now = self.clock.monotonic();
+        if now >= self.closes {
+            return VecDeque::new();
+        }
+        if now < self.until {
+            queue.wait(1, self.until - now);
+        }
+        let jobs = queue.drain();
+        self.joined += jobs.len();
+        jobs
+    }
+
+    /// How many have joined.
+    pub(crate) fn joined(&self) -> usize {
+        self.joined
+    }
+}
+
 fn closed() -> Error {
     Error::new(ErrorKind::Stopped, "the database is closed")
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use twobox_testkit::ManualClock;
+
+    use super::super::job::{Class, ClosureJob};
+    use super::*;
+    use crate::{Prefix, SqliteTx};
+
+    fn push(queue: &Queue) {
+        let (job, _) = ClosureJob::new(Class::Synced, |_: &mut SqliteTx<'_>| Ok::<(), Error>(()));
+        let permit = Arc::clone(&queue.permits).try_acquire_owned().unwrap();
+        let state = Arc::new(BoxState::new(Prefix::default()));
+        queue.push(Queued { job: Box::new(job), state, _permit: permit }).unwrap();
+    }
+
+    #[test]
+    fn as_many_join_a_group_as_were_answered_until_it_closes() {
+        let (queue, clock) = (Queue::new(9), ManualClock::default());
+        let mut late = Late::expected(&queue, &clock, 3, Duration::ZERO);
+        assert_eq!(late.join(1).len(), 0, "nobody is there, and nobody is waited for");
+        push(&queue);
+        assert_eq!(late.join(1).len(), 1);
+        push(&queue);
+        assert_eq!(late.join(3).len(), 0, "the group has as many as were expected");
+        clock.advance(JOIN_MAX);
+        assert_eq!(late.join(1).len(), 0, "it takes nobody in any more");
+        assert_eq!((late.joined(), queue.drain().len()), (1, 1));
+        push(&queue);
+        assert_eq!(Late::nobody(&clock).join(0).len(), 0);
+    }
 }

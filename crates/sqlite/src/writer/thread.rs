@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use twobox_core::{Error, ErrorKind, Result, crash_point, one_line};
 
 use super::core::Core;
-use super::queue::{Queue, Queued};
+use super::queue::{Late, Queue, Queued};
 use super::recovery::checkpoint;
 use crate::shared::Shared;
 use crate::sync::thread::{self, JoinHandle};
@@ -22,6 +22,9 @@ const IDLE: Duration = Duration::from_secs(3600);
 const BUSY_MAX: Duration = Duration::from_millis(100);
 /// How long that pause is: it catches the first polls of SQLite's busy handler (1, 2, 5 ms).
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest that a group waits for callers who were answered a moment ago.
+const PATIENCE_MAX: Duration = Duration::from_micros(200);
 
 /// Pages that the writer copies itself when it starts the log again: little more than the two syncs that takes anyway.
 const REST_MAX: i64 = 64;
@@ -64,6 +67,7 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
     let clock = Arc::clone(&lock(core).shared.options.clock);
     let mut busy_since = clock.monotonic();
     let mut unfinished = VecDeque::new();
+    let (mut answered, mut patience) = (0, Duration::ZERO);
     loop {
         let sync_in = lock(core).time_to_sync().unwrap_or(IDLE);
         let idle_since = clock.monotonic();
@@ -76,18 +80,20 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
             busy_since = clock.monotonic();
         }
         let mut core = lock(core);
-        let answered = jobs.len();
+        let mut late = Late::expected(queue, &*clock, answered, patience);
+        answered = jobs.len();
         // What is new comes before what has had its turn (W7).
         jobs.append(&mut unfinished);
-        unfinished = guarded_step(&mut core, jobs);
+        unfinished = guarded_step(&mut core, jobs, &mut late);
         core.tick();
-        let (commit_time, for_delivery) = (core.commit_time, core.give_way());
+        answered += late.joined();
+        // A fraction of what a commit takes: it never costs more than it saves.
+        patience = (core.commit_time / 4).min(PATIENCE_MAX);
+        let for_delivery = core.give_way();
         checkpointer.after_group(&mut core);
         drop(core);
         let busy_for = clock.monotonic().saturating_sub(busy_since);
-        if for_delivery.is_zero() {
-            wait_for_callers(queue, answered, commit_time);
-        } else {
+        if !for_delivery.is_zero() {
             queue.wait(usize::MAX, for_delivery);
         }
         if busy_for >= BUSY_MAX {
@@ -100,20 +106,11 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
 
 /// A step that survives panics of code that is not ours: destructors of captured values, conversions of errors.
 /// The jobs of that step are dropped, which tells their callers that nothing is known about them.
-fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>) -> VecDeque<Queued> {
-    catch_unwind(AssertUnwindSafe(|| core.step(jobs))).unwrap_or_else(|_| {
+fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>, late: &mut Late<'_>) -> VecDeque<Queued> {
+    catch_unwind(AssertUnwindSafe(|| core.step(jobs, late))).unwrap_or_else(|_| {
         core.doubt(&Error::new(ErrorKind::Unavailable, "code of the caller panicked on the writer's thread"));
         VecDeque::new()
     })
-}
-
-/// Leaves the lock for a moment. The callers just answered usually come straight back; letting them share the
-/// next sync instead of the one after it halves the number of syncs. Bounded by a fraction of what the last
-/// commit took, so it never costs more than it saves.
-fn wait_for_callers(queue: &Queue, answered: usize, commit_time: Duration) {
-    if answered > 1 {
-        queue.wait(answered, (commit_time / 4).min(Duration::from_micros(200)));
-    }
 }
 
 /// Copies the write-ahead log into the database file, away from the commit path. The log is reused, not
