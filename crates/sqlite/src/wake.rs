@@ -29,8 +29,8 @@ const LOOK_FIRST: Duration = Duration::from_micros(20);
 const LOOK_MAX: Duration = Duration::from_micros(500);
 /// Least time between two looks.
 const COALESCE: Duration = Duration::from_millis(1);
-/// The same while our own writer is busy.
-const COALESCE_BUSY: Duration = Duration::from_millis(5);
+/// How often it looks while our own writer is busy.
+const LOOK_BUSY: Duration = Duration::from_millis(5);
 
 /// The path of a file that stands beside the database.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -101,15 +101,13 @@ impl Seen {
         Self { shared: Arc::clone(shared), core: Arc::clone(core), commits: 0 }
     }
 
-    /// How long to leave the files alone after a look. While our own writer is busy, every commit of it would
-    /// wake us, and relays are awake anyway.
-    fn rest(&mut self) -> Duration {
-        let busy = self.we_have_written();
-        self.commits = self.shared.commits();
-        if busy { COALESCE_BUSY } else { COALESCE }
+    /// Whether our own writer has committed since this was last asked.
+    fn is_busy(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.commits, self.shared.commits());
+        self.commits != before
     }
 
-    /// Whether our own writer has committed since the last rest.
+    /// Whether our own writer has committed since it was last asked whether it is busy.
     fn we_have_written(&self) -> bool {
         self.shared.commits() != self.commits
     }
@@ -165,6 +163,7 @@ impl Watcher {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::cell::Cell;
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
@@ -177,13 +176,18 @@ mod linux {
 
     use twobox_core::one_line;
 
-    use super::{AFTER_EVENT, BLIND, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside};
+    use super::{
+        AFTER_EVENT, BLIND, COALESCE, LOOK_BUSY, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside,
+    };
 
     /// What the watcher sleeps on.
     pub(super) struct Eyes {
         /// `None` when the system has no watches left; then there is only the safety net, at short intervals.
         inotify: Option<OwnedFd>,
+        /// The write-ahead log and the doorbell.
         paths: [PathBuf; 2],
+        /// The watch of the write-ahead log.
+        log: Cell<Option<i32>>,
         stop: UnixStream,
     }
 
@@ -193,20 +197,31 @@ mod linux {
             let inotify = inotify
                 .inspect_err(|error| tracing::warn!(error = one_line(error), "no inotify; looking instead"))
                 .ok();
-            let eyes = Self { inotify, paths: [beside(path, "-wal"), beside(path, "-bell")], stop };
+            let eyes = Self {
+                inotify,
+                paths: [beside(path, "-wal"), beside(path, "-bell")],
+                log: Cell::new(None),
+                stop,
+            };
             eyes.watch();
             eyes
+        }
+
+        /// Leaves the write-ahead log alone: while it is watched, every write to it costs whoever writes.
+        fn look_away(&self) {
+            if let (Some(inotify), Some(log)) = (&self.inotify, self.log.take()) {
+                let _: rustix::io::Result<()> = inotify::remove_watch(inotify, log);
+            }
         }
 
         /// Watches the files as they are now. Done again and again, because a file that was removed and made anew
         /// is another file; for one that is watched already it changes nothing.
         fn watch(&self) {
-            for (inotify, path) in
-                self.inotify.iter().flat_map(|inotify| self.paths.iter().map(move |path| (inotify, path)))
-            {
-                // One that does not exist yet is found at the next look.
-                let _: rustix::io::Result<i32> = inotify::add_watch(inotify, path, WatchFlags::MODIFY);
-            }
+            let Some(inotify) = &self.inotify else { return };
+            // One that does not exist yet is found at the next look.
+            let add = |path| inotify::add_watch(inotify, path, WatchFlags::MODIFY).ok();
+            self.log.set(add(&self.paths[0]));
+            let _: Option<i32> = add(&self.paths[1]);
         }
 
         /// Sleeps until something happens; says whether it was a change of a watched file.
@@ -235,7 +250,11 @@ mod linux {
             if eyes.sleep(net) {
                 eyes.drain();
                 look_for_commit(seen);
-                std::thread::sleep(seen.rest());
+                if seen.is_busy() {
+                    sit_out(eyes, seen, stopped);
+                } else {
+                    std::thread::sleep(COALESCE);
+                }
                 // The change we saw may have been our own, and the commit behind the event still to come.
                 net = AFTER_EVENT;
             } else {
@@ -244,6 +263,19 @@ mod linux {
                 }
                 seen.look();
                 net = (net * 2).min(SAFETY_NET);
+            }
+        }
+    }
+
+    /// Our own writer is busy: it looks for others at every commit, and relays are awake anyway.
+    fn sit_out(eyes: &Eyes, seen: &mut Seen, stopped: &AtomicBool) {
+        eyes.look_away();
+        loop {
+            std::thread::sleep(LOOK_BUSY);
+            seen.look();
+            if !seen.is_busy() || stopped.load(Ordering::Acquire) {
+                eyes.drain(); // that one watch is over is an event as well
+                return eyes.watch();
             }
         }
     }
