@@ -1,7 +1,7 @@
 //! The one writer of a database file: group commit as a step function (W1).
 //!
-//! [`Core::step`] takes what is queued and what comes meanwhile, runs it in one transaction, commits, and answers. A thread drives it in
-//! production ([`thread`]); simulation drives it inline.
+//! [`Core::step`] takes what is queued and what comes meanwhile, runs it in one transaction, commits, and answers. A
+//! thread drives it in production ([`thread`]); simulation drives it inline.
 
 mod core;
 mod job;
