@@ -13,10 +13,10 @@ use twobox_core::Source;
 
 use crate::sync::Mutex;
 
-/// How many messages of the log delivery may be behind for it to be waited for. Fewer are on their way anyhow: one group
-/// and a half of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers, and
+/// How many messages of the log delivery may be behind for it to be waited for. Fewer are on their way anyhow: three
+/// groups of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers, and
 /// waiting would slow them down for nothing.
-const BEHIND: Range<i64> = 96..8_192;
+const BEHIND: Range<i64> = 192..8_192;
 
 /// About what it takes both sides to deliver a message in a batch.
 const PER_MESSAGE: Duration = Duration::from_micros(16);

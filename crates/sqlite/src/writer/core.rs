@@ -253,8 +253,10 @@ impl Core {
             let Some(mut queued) = jobs.pop_front() else { break };
             let mut tx = SqliteTx::new(&open.connection, state, &open.guard, file, (lean, kept));
             let progress = queued.job.run(&mut tx, &budget);
-            // What a commit is to survive is settled when it begins: nobody joins one that is not synced.
-            if jobs.is_empty() && mode == Durability::Full && !budget.is_over() {
+            // What a commit is to survive is settled when it begins: nobody joins one that is not synced. And a batch
+            // has waited long enough by the time it has run.
+            let is_open = mode == Durability::Full && queued.job.is_single() && !budget.is_over();
+            if jobs.is_empty() && is_open {
                 jobs.append(&mut late.join(ran.len() + 1));
             }
             let is_last = jobs.front().and_then(known).is_none() || budget.is_over();
