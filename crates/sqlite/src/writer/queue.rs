@@ -186,9 +186,9 @@ mod tests {
 
     fn push(queue: &Queue) {
         let (job, _) = ClosureJob::new(Class::Synced, |_: &mut SqliteTx<'_>| Ok::<(), Error>(()));
-        let permit = Arc::clone(&queue.permits).try_acquire_owned().unwrap();
+        let permit = Arc::clone(&queue.permits).try_acquire_owned().expect("there is room");
         let state = Arc::new(BoxState::new(Prefix::default()));
-        queue.push(Queued { job: Box::new(job), state, _permit: permit }).unwrap();
+        queue.push(Queued { job: Box::new(job), state, _permit: permit }).expect("the queue is open");
     }
 
     #[test]
