@@ -122,6 +122,25 @@ fn rf_09_values_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn rf_09_what_messages_of_a_batch_do_not_share_is_read_from_each() {
+    let changes = [
+        ("shop", "bank"),
+        ("billing", "mail"),
+        ("OrderApproved", "OrderPaid"),
+        ("2026-02-14T12:00:00.000000Z", "2026-02-14T12:00:00.000001Z"),
+    ];
+    for (from, to) in changes {
+        let other = PLAIN.replacen(from, to, 1);
+        let batch = format!("[{PLAIN},{PLAIN},{other},{PLAIN}]");
+        let items = wire::parse_batch(batch.as_bytes(), &Limits::default()).unwrap();
+        let read: Vec<_> = items.into_iter().map(Result::unwrap).collect();
+        let alone = [PLAIN, PLAIN, &other, PLAIN].map(|text| parse(text).unwrap());
+        assert_eq!(read, alone, "{to}");
+        assert_ne!(read[1], read[2], "{to}");
+    }
+}
+
+#[test]
 fn rf_09_one_bad_envelope_does_not_spoil_its_neighbours() {
     let deep = "[".repeat(1_000) + &"]".repeat(1_000);
     let batch = format!("[{PLAIN}, 7, {{}}, {deep},{PLAIN}]");
