@@ -1,19 +1,17 @@
-//! The threads that drive a writer in production.
+//! The thread that drives a writer in production.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rusqlite::Connection;
-use twobox_core::{Error, ErrorKind, Result, crash_point, one_line};
+use twobox_core::{Error, ErrorKind, Result};
 
+use super::checkpointer::Checkpointer;
 use super::core::Core;
 use super::queue::{Late, Queue, Queued};
-use super::recovery::checkpoint;
-use crate::shared::Shared;
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 /// How long the writer sleeps when nothing has to be synced; it is woken when work arrives.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -25,12 +23,6 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest that a group waits for callers who were answered a moment ago.
 const PATIENCE_MAX: Duration = Duration::from_micros(200);
-
-/// Pages that the writer copies itself when it starts the log again: little more than the two syncs that takes anyway.
-const REST_MAX: i64 = 64;
-/// How often the log is copied before that, at least twice. Each pass leaves what was written while it ran, a fraction
-/// of what it copied, and takes a slow sync off the writer; with a reader in the way no pass gets any further.
-const PASSES_MAX: u32 = 3;
 
 /// A running writer thread. Dropping it finishes what is queued, then stops.
 pub(crate) struct WriterThread {
@@ -113,142 +105,10 @@ fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>, late: &mut Late<'_>) ->
     })
 }
 
-/// Copies the write-ahead log into the database file, away from the commit path. The log is reused, not
-/// truncated: growing a file makes every sync slower.
-pub(crate) struct Checkpointer {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    Requested,
-    /// All but the last pages are copied: the writer can start the log again at little cost.
-    Copied,
-    Closed,
-}
-
-impl Checkpointer {
-    /// Starts the thread, if the shared state says that threads are wanted.
-    pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Arc<Self>> {
-        let checkpointer = Arc::new(Self { state: Mutex::new(State::Idle), changed: Condvar::new() });
-        let of_thread = Arc::clone(&checkpointer);
-        thread::Builder::new()
-            .name("twobox-checkpoint".into())
-            .spawn(move || of_thread.run(&shared))
-            .map_err(cannot_spawn)?;
-        Ok(checkpointer)
-    }
-
-    pub(crate) fn close(&self) {
-        *self.lock() = State::Closed;
-        self.changed.notify_all();
-    }
-
-    /// Called between groups: asks for a copy when the log is long, and starts it again once copied.
-    pub(crate) fn after_group(&self, core: &mut Core) {
-        let state = *self.lock();
-        match state {
-            State::Idle if core.is_time_to_look() && core.wal_is_long() => {
-                self.advance(state, State::Requested);
-            }
-            State::Copied => {
-                core.restart_wal();
-                self.advance(state, State::Idle);
-            }
-            State::Idle | State::Requested | State::Closed => {}
-        }
-    }
-
-    /// Changes the state, unless somebody closed it meanwhile.
-    fn advance(&self, from: State, to: State) {
-        let mut state = self.lock();
-        if *state == from {
-            *state = to;
-            self.changed.notify_all();
-        }
-    }
-
-    fn run(&self, shared: &Shared) {
-        while self.wait_for_request() {
-            let copied = shared.readers.with_checkpointer(copy);
-            crash_point!("checkpoint.copied");
-            if let Err(error) = copied {
-                shared.options.meters.store.checkpoints_failed.one();
-                tracing::warn!(error = one_line(&error), "cannot checkpoint");
-                // A failed sync inside a checkpoint is as bad as one inside a commit.
-                if error.kind() != ErrorKind::Busy {
-                    shared.raise_doubt(error);
-                }
-            }
-            self.advance(State::Requested, State::Copied);
-        }
-    }
-
-    fn wait_for_request(&self) -> bool {
-        let waiting = |state: &mut State| matches!(state, State::Idle | State::Copied);
-        let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
-        *state != State::Closed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Copies the log until little is left for the writer, which nobody can commit beside.
-fn copy(connection: &Connection) -> Result<()> {
-    checkpoint(connection, "PASSIVE")?;
-    for _ in 1..PASSES_MAX {
-        let copied = checkpoint(connection, "PASSIVE")?.copied;
-        if checkpoint(connection, "NOOP")?.pages.saturating_sub(copied) <= REST_MAX {
-            break;
-        }
-    }
-    Ok(())
-}
-
-impl Core {
-    /// Whether the write-ahead log is longer than configured.
-    fn wal_is_long(&self) -> bool {
-        let Some(open) = &self.open else { return false };
-        let pages =
-            open.guard.unguarded(|| checkpoint(&open.connection, "NOOP")).map_or(0, |look| look.pages);
-        self.meters().wal_pages.set(pages);
-        pages > i64::from(self.shared.options.wal_pages_max)
-    }
-
-    /// Starts the write-ahead log again, unless a reader is in the way: then it is tried again later.
-    fn restart_wal(&mut self) {
-        let Some(open) = &self.open else { return };
-        let patient = self.shared.options.busy_timeout;
-        let restarted = open.connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            let result = open.guard.unguarded(|| checkpoint(&open.connection, "RESTART"));
-            crash_point!("checkpoint.restarted");
-            open.connection.busy_timeout(patient)?;
-            Ok(result)
-        });
-        match restarted {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) if error.kind() == ErrorKind::Busy => {}
-            Ok(Err(error)) => self.doubt(&error),
-            Err(error) => self.doubt(&crate::error::wrap("checkpoint")(error)),
-        }
-    }
-
-    /// Housekeeping of the write-ahead log on the caller's thread.
-    pub(crate) fn checkpoint_inline(&mut self) {
-        if self.is_time_to_look() && self.wal_is_long() {
-            self.restart_wal();
-        }
-    }
-}
-
 pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn cannot_spawn(error: std::io::Error) -> Error {
+pub(super) fn cannot_spawn(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, "cannot start a thread").with_source(error)
 }
