@@ -14,6 +14,7 @@ mod error;
 #[cfg(feature = "shuttle")]
 #[doc(hidden)]
 pub mod exposed;
+mod file;
 mod guard;
 mod inbox;
 mod instances;

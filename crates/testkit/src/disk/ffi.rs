@@ -1,8 +1,8 @@
 //! The VFS itself: C function pointers around the machine's own VFS.
 //!
-//! This is the only unsafe code of the workspace. What it relies on: SQLite calls a file's methods only between a
-//! successful open and its close, never two at a time for one file, with pointers that hold for the call; a file's
-//! memory is `szOsFile` bytes, of which the first part is ours and the rest belongs to the VFS below.
+//! What its unsafe code relies on: SQLite calls a file's methods only between a successful open and its close, never
+//! two at a time for one file, with pointers that hold for the call; a file's memory is `szOsFile` bytes, of which the
+//! first part is ours and the rest belongs to the VFS below.
 #![allow(unsafe_code, reason = "SQLite calls a VFS through C function pointers")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
