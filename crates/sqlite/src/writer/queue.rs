@@ -9,6 +9,7 @@ use twobox_core::{Clock, Error, ErrorKind, Result, mutant};
 
 use super::job::Job;
 use crate::shared::BoxState;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A group that has run this long takes nobody in any more: whoever waits for its commit has waited long enough. Sixty
@@ -27,6 +28,8 @@ pub(crate) struct Queued {
 pub(crate) struct Queue {
     state: Mutex<State>,
     filled: Condvar,
+    /// Whether there are jobs, for those who look without the lock.
+    any: AtomicBool,
     permits: Arc<Semaphore>,
     arrived: tokio::sync::Notify,
 }
@@ -44,6 +47,7 @@ impl Queue {
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
+            any: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(max.max(1))),
             arrived: tokio::sync::Notify::new(),
         }
@@ -61,6 +65,7 @@ impl Queue {
             return Err(closed());
         }
         state.jobs.push_back(queued);
+        self.any.store(true, Ordering::Release);
         if state.wanted.is_some_and(|wanted| state.jobs.len() >= wanted) {
             state.wanted = None;
             drop(state);
@@ -74,7 +79,18 @@ impl Queue {
     pub(crate) fn take(&self, patience: Duration) -> Option<VecDeque<Queued>> {
         self.wait(1, patience);
         let mut state = self.lock();
-        if state.closed && state.jobs.is_empty() { None } else { Some(std::mem::take(&mut state.jobs)) }
+        if state.closed && state.jobs.is_empty() { None } else { Some(self.all(&mut state)) }
+    }
+
+    /// Looks for a job again and again until `until`, on the monotonic clock. Says whether one came.
+    pub(crate) fn spin(&self, clock: &dyn Clock, until: Duration) -> bool {
+        while !self.any.load(Ordering::Acquire) {
+            if clock.monotonic() >= until {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
     }
 
     /// Waits until `wanted` jobs are there, at most `patience`.
@@ -98,7 +114,11 @@ impl Queue {
 
     /// Takes what is there without waiting.
     pub(crate) fn drain(&self) -> VecDeque<Queued> {
-        let mut state = self.lock();
+        self.all(&mut self.lock())
+    }
+
+    fn all(&self, state: &mut State) -> VecDeque<Queued> {
+        self.any.store(false, Ordering::Release);
         std::mem::take(&mut state.jobs)
     }
 
@@ -189,6 +209,19 @@ mod tests {
         let permit = Arc::clone(&queue.permits).try_acquire_owned().expect("there is room");
         let state = Arc::new(BoxState::new(Prefix::default()));
         queue.push(Queued { job: Box::new(job), state, _permit: permit }).expect("the queue is open");
+    }
+
+    #[test]
+    fn whoever_looks_for_a_job_sees_it_until_it_is_taken() {
+        let (queue, clock) = (Queue::new(9), ManualClock::default());
+        assert!(!queue.spin(&clock, clock.monotonic()), "nobody is there, and the time is up");
+        push(&queue);
+        assert!(queue.spin(&clock, clock.monotonic()));
+        assert_eq!(queue.take(Duration::ZERO).map(|jobs| jobs.len()), Some(1));
+        assert!(!queue.spin(&clock, clock.monotonic()));
+        push(&queue);
+        assert_eq!(queue.drain().len(), 1);
+        assert!(!queue.spin(&clock, clock.monotonic()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Clock, Error, ErrorKind, Result};
 
 use super::checkpointer::Checkpointer;
 use super::core::Core;
@@ -23,6 +23,14 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest that a group waits for callers who were answered a moment ago.
 const PATIENCE_MAX: Duration = Duration::from_micros(200);
+
+/// How long the writer looks for callers who were answered a moment ago before it sleeps: about what it takes the first
+/// of them to come back. To be woken takes half as long again.
+const SPIN: Duration = Duration::from_micros(80);
+/// For fewer callers it is not worth the processor time.
+const SPIN_FOR: usize = 8;
+/// So often it sleeps at once after it has looked in vain: then callers are busy otherwise, or need the processor.
+const SPIN_REST: u32 = 15;
 
 /// A running writer thread. Dropping it finishes what is queued, then stops.
 pub(crate) struct WriterThread {
@@ -59,10 +67,13 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
     let clock = Arc::clone(&lock(core).shared.options.clock);
     let mut busy_since = clock.monotonic();
     let mut unfinished = VecDeque::new();
-    let (mut answered, mut patience) = (0, Duration::ZERO);
+    let (mut answered, mut patience, mut spin) = (0, Duration::ZERO, Spin::default());
     loop {
         let sync_in = lock(core).time_to_sync().unwrap_or(IDLE);
         let idle_since = clock.monotonic();
+        if unfinished.is_empty() {
+            spin.look(queue, &*clock, answered);
+        }
         let mut jobs = match queue.take(if unfinished.is_empty() { sync_in } else { Duration::ZERO }) {
             Some(jobs) => jobs,
             None if unfinished.is_empty() => break,
@@ -94,6 +105,27 @@ fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
         }
     }
     lock(core).sync_lazy();
+}
+
+/// Whether it is worth to look for callers.
+#[derive(Default)]
+struct Spin {
+    rests: u32,
+}
+
+impl Spin {
+    /// Looks for those who were answered, if they usually come back at once.
+    fn look(&mut self, queue: &Queue, clock: &dyn Clock, answered: usize) {
+        // A schedule in which only the clock ends a wait would never end.
+        if answered < SPIN_FOR || cfg!(feature = "shuttle") {
+            return;
+        }
+        if self.rests > 0 {
+            self.rests -= 1;
+        } else if !queue.spin(clock, clock.monotonic().saturating_add(SPIN)) {
+            self.rests = SPIN_REST;
+        }
+    }
 }
 
 /// A step that survives panics of code that is not ours: destructors of captured values, conversions of errors.
