@@ -341,7 +341,10 @@ fn check_desk(files: &Files, after: &str) {
 /// Nothing is left in the queue but what cannot work, and nothing in the inbox that is neither done nor dead.
 fn check_queue(files: &Files, after: &str) {
     let doomed = texts(&files.shop, "SELECT message_id FROM orders WHERE kind = 'queued doomed'");
-    let left = count(&files.billing, "SELECT message_id || ' ' || reason FROM inbox_queue");
+    let left = count(
+        &files.billing,
+        "SELECT message_id || ' ' || reason FROM inbox_queue JOIN inbox ON row_id = item_id",
+    );
     let dead = doomed.iter().map(|id| format!("{id} rejected"));
     assert_eq!(left, once(dead), "{after}: only what cannot work is left in the queue");
     let open = texts(&files.billing, "SELECT message_id FROM inbox WHERE status NOT IN ('Done', 'Dead')");

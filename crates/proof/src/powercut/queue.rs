@@ -34,13 +34,13 @@ const EFFECTS: &str = "SELECT id FROM effects ORDER BY n";
 const ORDERS: &str = "SELECT id FROM orders";
 const ROWS: &str = "SELECT message_id FROM inbox ORDER BY row_id";
 const HANDLED: &str = "SELECT message_id FROM inbox WHERE status = 'Done'";
-const LEFT: &str = "SELECT message_id FROM inbox_queue";
+const LEFT: &str = "SELECT i.message_id FROM inbox_queue AS q JOIN inbox AS i ON i.row_id = q.item_id";
 /// Messages that somebody has to handle and nobody can find, and work that belongs to no message.
 const ASTRAY: &str = "
     SELECT message_id FROM inbox WHERE status <> 'Done' AND row_id NOT IN (SELECT item_id FROM inbox_queue)
     UNION ALL
-    SELECT q.message_id FROM inbox_queue AS q
-    WHERE NOT EXISTS (SELECT 1 FROM inbox AS i WHERE i.row_id = q.item_id AND i.message_id = q.message_id
+    SELECT 'item ' || q.item_id FROM inbox_queue AS q
+    WHERE NOT EXISTS (SELECT 1 FROM inbox AS i WHERE i.row_id = q.item_id AND i.peer_id = q.peer_id
                       AND (i.status = 'Processing') = (q.state = 'Open') AND i.status <> 'Done')";
 
 /// How a message comes into the queue.

@@ -18,7 +18,10 @@ const STANDS: &str = "
     SELECT m.message_id, trim(CAST(m.payload AS TEXT), '\"'), m.status, w.reason
     FROM outbox_messages AS m LEFT JOIN outbox_waiting AS w ON w.seq = m.seq
     ORDER BY m.seq";
-const QUEUE: &str = "SELECT message_id, trim(CAST(payload AS TEXT), '\"') FROM inbox_queue ORDER BY item_id";
+const QUEUE: &str = "
+    SELECT i.message_id, trim(CAST(q.payload AS TEXT), '\"')
+    FROM inbox_queue AS q JOIN inbox AS i ON i.row_id = q.item_id
+    ORDER BY q.item_id";
 
 /// Counters that are kept with the rows they count, and what is counted now. Rejections in the handler's transaction are
 /// the sender's dead letters.

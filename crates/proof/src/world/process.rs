@@ -31,7 +31,10 @@ const TABLES: [&str; 2] = [
 const NAME_OUTBOX: &str = "UPDATE twobox_meta SET value = '0123456789abcdef' WHERE name = 'outbox_instance' AND value <> '0123456789abcdef'";
 
 /// What the receiver has stored, and whether a worker had it.
-const QUEUE: &str = "SELECT message_id, lease_owner IS NOT NULL FROM inbox_queue ORDER BY item_id";
+const QUEUE: &str = "
+    SELECT i.message_id, q.lease_owner IS NOT NULL
+    FROM inbox_queue AS q JOIN inbox AS i ON i.row_id = q.item_id
+    ORDER BY q.item_id";
 
 /// A dead process is gone within this time, or something keeps it alive for ever.
 const DYING: Duration = Duration::from_secs(60);

@@ -282,14 +282,11 @@ CREATE INDEX /*p*/inbox_noticed ON /*p*/inbox (status) WHERE claimed_at IS NOT N
 -- Messages that are stored and handled later. The row goes when the message is done: what is left is its row in the
 -- inbox, so claims cost the same however much was done before. Dead letters stay, with their payload.
 CREATE TABLE /*p*/inbox_queue (
-    -- The message's row in the inbox.
+    -- The message's row in the inbox, which has its id, endpoint and type.
     item_id         INTEGER PRIMARY KEY,
     consumer        TEXT NOT NULL,
     peer_id         INTEGER NOT NULL,
-    message_id      TEXT NOT NULL,
     destination     TEXT NOT NULL,
-    endpoint        TEXT NOT NULL,
-    message_type    TEXT NOT NULL,
     content_type    TEXT NOT NULL,
     correlation_id  TEXT,
     ordering_key    TEXT,

@@ -1,5 +1,5 @@
 SELECT
-    q.item_id, p.source, q.destination, q.message_id, q.endpoint, q.message_type, q.payload, q.content_type,
+    q.item_id, p.source, q.destination, i.message_id, i.endpoint, i.message_type, q.payload, q.content_type,
     q.correlation_id, q.ordering_key, q.headers, q.created_at, q.due_at, q.expires_at,
     q.attempts, q.lease_token, q.lease_owner IS NOT NULL, q.joined, q.last_error, q.peer_id, i.received_at,
     coalesce(i.last_seen_at, i.received_at), i.replay, q.ready_at

@@ -1,4 +1,4 @@
 -- Work without the row that duplicates meet would be done once per duplicate.
-SELECT 'message ' || q.message_id FROM /*p*/inbox_queue AS q
+SELECT 'item ' || q.item_id FROM /*p*/inbox_queue AS q
 LEFT JOIN /*p*/inbox AS i ON i.row_id = q.item_id
-WHERE i.row_id IS NULL OR i.peer_id <> q.peer_id OR i.message_id <> q.message_id;
+WHERE i.row_id IS NULL OR i.peer_id <> q.peer_id;

@@ -179,10 +179,7 @@ fn insert(
             row,
             consumer.as_str(),
             peer,
-            message.id.as_str(),
             message.destination.as_str(),
-            message.endpoint.as_str(),
-            message.message_type.as_str(),
             message.payload.as_bytes(),
             message.content_type,
             message.correlation_id.as_ref().map(AsRef::<str>::as_ref),
@@ -208,7 +205,6 @@ fn update(tx: &mut SqliteTx<'_>, row: i64, message: &Message, times: &Times) -> 
         &tx.sql.queue_update,
         params![
             row,
-            message.endpoint.as_str(),
             message.payload.as_bytes(),
             message.content_type,
             headers,

@@ -25,10 +25,10 @@ INSERT INTO inbox (row_id, peer_id, message_id, status, endpoint, message_type, 
     VALUES (1, 1, 'a', 'Done', 'Pay', 'Signal', 60, 60, 60, x'');
 INSERT INTO inbox (row_id, peer_id, message_id, status, endpoint, message_type, available_at, received_at)
     VALUES (2, 1, 'b', 'Processing', 'Pay', 'Signal', 60, 60), (3, 1, 'c', 'Processing', 'Pay', 'Signal', 60, 60);
-INSERT INTO inbox_queue (item_id, consumer, peer_id, message_id, destination, endpoint, message_type, payload, content_type,
-        ordering_key, created_at, expires_at, ready_at, joined)
-    VALUES (2, 'billing', 1, 'b', 'billing', 'Pay', 'Signal', '1', 'application/json', 'k', 0, 9, 5, 1),
-        (3, 'billing', 1, 'c', 'billing', 'Pay', 'Signal', '1', 'application/json', 'k', 0, 9, NULL, 2);
+INSERT INTO inbox_queue (item_id, consumer, peer_id, destination, payload, content_type, ordering_key, created_at,
+        expires_at, ready_at, joined)
+    VALUES (2, 'billing', 1, 'billing', '1', 'application/json', 'k', 0, 9, 5, 1),
+        (3, 'billing', 1, 'billing', '1', 'application/json', 'k', 0, 9, NULL, 2);
 ";
 
 /// What breaks what.
@@ -54,7 +54,7 @@ const BREAKS: &[(Check, &str)] = &[
     (Check::Watermark, "UPDATE inbox_peers SET watermark = 101"),
     (Check::PeerCounters, "UPDATE inbox_peers SET done = -1"),
     (Check::WorkRow, "DELETE FROM inbox WHERE row_id = 2"),
-    (Check::WorkRow, "UPDATE inbox_queue SET message_id = 'x' WHERE item_id = 2"),
+    (Check::WorkRow, "UPDATE inbox SET peer_id = 9 WHERE row_id = 2"),
     (Check::WorkDone, "UPDATE inbox SET status = 'Done', processed_at = 1, response = x'' WHERE row_id = 2"),
     (Check::WorkLost, "DELETE FROM inbox_queue WHERE item_id = 3"),
     (Check::WorkHeads, "UPDATE inbox_queue SET ready_at = NULL WHERE item_id = 2"),

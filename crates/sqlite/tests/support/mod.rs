@@ -89,7 +89,8 @@ impl StoreFixture for SqliteFixture {
 
     async fn spoil_work(&self, id: &str) {
         let id = id.to_owned();
-        let sql = "UPDATE inbox_queue SET headers = 'no json' WHERE message_id = ?1";
+        let sql = "UPDATE inbox_queue SET headers = 'no json' \
+                   WHERE item_id IN (SELECT row_id FROM inbox WHERE message_id = ?1)";
         let spoil = move |tx: &mut SqliteTx<'_>| tx.execute(sql, [&id]);
         let spoilt = self.db.transaction::<_, twobox_core::Error, _>(spoil).await.unwrap();
         assert_eq!(spoilt, 1, "there is no such row");

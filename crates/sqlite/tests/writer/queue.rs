@@ -15,6 +15,9 @@ use crate::fixture::{Place, message, number, say, words};
 
 const LEASE: Duration = Duration::from_secs(30);
 
+/// Whether a trigger of the queue was set off by message `b`.
+const IS_B: &str = "(SELECT message_id FROM inbox WHERE row_id = NEW.item_id) = 'b'";
+
 /// A queue on a file in which single statements can be made to fail.
 struct World {
     place: Place,
@@ -129,7 +132,7 @@ async fn ibx_102_what_cannot_be_counted_has_not_happened() {
 #[tokio::test]
 async fn ibx_102_a_message_is_queued_whole_or_not_at_all() {
     let world = World::new().await;
-    world.break_at("INSERT ON inbox_queue WHEN NEW.message_id = 'b'");
+    world.break_at(&format!("INSERT ON inbox_queue WHEN {IS_B}"));
     world.put("a").await.unwrap();
     world.put("b").await.unwrap_err();
     assert_eq!(world.record("b").await, None);
@@ -142,7 +145,7 @@ async fn ibx_102_a_claim_leases_all_it_returns_or_nothing() {
     let world = World::new().await;
     world.put("a").await.unwrap();
     world.put("b").await.unwrap();
-    world.break_at("UPDATE ON inbox_queue WHEN NEW.message_id = 'b'");
+    world.break_at(&format!("UPDATE ON inbox_queue WHEN {IS_B}"));
     world.try_claim().await.unwrap_err();
     assert_eq!(world.record("a").await.unwrap().lease, None);
     world.mend();
@@ -159,7 +162,7 @@ async fn ibx_102_settling_is_all_or_nothing() {
     db.ack(queue, owner, &leases).await.unwrap_err();
     db.fail(queue, owner, &leases, "never").await.unwrap_err();
     world.mend();
-    world.break_at("UPDATE ON inbox_queue WHEN NEW.message_id = 'b'");
+    world.break_at(&format!("UPDATE ON inbox_queue WHEN {IS_B}"));
     db.abandon(queue, owner, &leases, None, None).await.unwrap_err();
     db.give_back(queue, owner, &leases).await.unwrap_err();
     db.renew(queue, owner, &leases, LEASE * 2).await.unwrap_err();
