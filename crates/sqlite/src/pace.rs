@@ -13,16 +13,19 @@ use twobox_core::Source;
 
 use crate::sync::Mutex;
 
-/// How many messages of the log delivery may be behind for it to be waited for. Fewer are on their way anyhow: three
-/// groups of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers, and
-/// waiting would slow them down for nothing.
-const BEHIND: Range<i64> = 192..8_192;
+/// How many messages of the log delivery may be behind for it to be waited for. Fewer are on their way anyhow: two groups
+/// of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers, and waiting would
+/// slow them down for nothing.
+const BEHIND: Range<i64> = 128..8_192;
 
 /// About what it takes both sides to deliver a message in a batch.
 const PER_MESSAGE: Duration = Duration::from_micros(16);
 
+/// From here on the pause is twice as long: something has held delivery up, and it is to catch up.
+const FAR: i64 = 2 * BEHIND.start;
+
 /// The longest pause. Whoever else needs the writer waits as well.
-const PAUSE_MAX: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// How far the relays of this process have come.
 #[derive(Debug, Default)]
@@ -46,7 +49,8 @@ impl Pace {
         if !BEHIND.contains(&behind) {
             return Duration::ZERO;
         }
-        PER_MESSAGE.saturating_mul(u32::try_from(appended).unwrap_or(u32::MAX)).min(PAUSE_MAX)
+        let per_message = if behind < FAR { PER_MESSAGE } else { PER_MESSAGE * 2 };
+        per_message.saturating_mul(u32::try_from(appended).unwrap_or(u32::MAX)).min(PAUSE_MAX)
     }
 }
 
@@ -62,13 +66,14 @@ mod tests {
         pace.reached(&shop, Some(800));
         assert_eq!(pace.pause(10, 1_000), PER_MESSAGE * 10);
         assert_eq!(pace.pause(500, 1_000), PAUSE_MAX);
+        assert_eq!(pace.pause(10, 800 + FAR), PER_MESSAGE * 20, "something has held it up");
         assert_eq!(pace.pause(0, 1_000), Duration::ZERO, "nothing was appended");
         assert_eq!(pace.pause(10, 800 + BEHIND.start - 1), Duration::ZERO, "it keeps up");
         assert_eq!(pace.pause(10, 800 + BEHIND.end), Duration::ZERO, "it is far behind");
         pace.reached(&shop, Some(999));
         assert_eq!(pace.pause(10, 1_000), Duration::ZERO, "it has caught up");
         pace.reached(&bank, Some(500));
-        assert_eq!(pace.pause(10, 1_000), PER_MESSAGE * 10, "another relay is behind");
+        assert_eq!(pace.pause(10, 1_000), PER_MESSAGE * 20, "another relay is behind");
         pace.reached(&bank, None);
         assert_eq!(pace.pause(10, 1_000), Duration::ZERO);
     }
