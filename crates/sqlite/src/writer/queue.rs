@@ -16,6 +16,9 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// small transactions take half of it.
 const JOIN_MAX: Duration = Duration::from_millis(1);
 
+/// How often the queue is looked at in one go, by a clock that stands still: many times what fits into the time.
+const LOOKS_MAX: u32 = 100_000;
+
 /// A job with its place in the queue and the tables it works on.
 pub(crate) struct Queued {
     pub(crate) job: Box<dyn Job>,
@@ -84,13 +87,16 @@ impl Queue {
 
     /// Looks for a job again and again until `until`, on the monotonic clock. Says whether one came.
     pub(crate) fn spin(&self, clock: &dyn Clock, until: Duration) -> bool {
-        while !self.any.load(Ordering::Acquire) {
+        for _ in 0..LOOKS_MAX {
+            if self.any.load(Ordering::Acquire) {
+                return true;
+            }
             if clock.monotonic() >= until {
                 return false;
             }
             std::hint::spin_loop();
         }
-        true
+        false
     }
 
     /// Waits until `wanted` jobs are there, at most `patience`.
@@ -215,6 +221,7 @@ mod tests {
     fn whoever_looks_for_a_job_sees_it_until_it_is_taken() {
         let (queue, clock) = (Queue::new(9), ManualClock::default());
         assert!(!queue.spin(&clock, clock.monotonic()), "nobody is there, and the time is up");
+        assert!(!queue.spin(&clock, Duration::MAX), "a clock that stands still ends it as well");
         push(&queue);
         assert!(queue.spin(&clock, clock.monotonic()));
         assert_eq!(queue.take(Duration::ZERO).map(|jobs| jobs.len()), Some(1));
