@@ -52,14 +52,18 @@ async fn s16_strangers_cannot_take_the_room_of_those_who_have_sent_something_goo
     let billing = Billing::start(server).await;
     let known = Http::signed(&billing.url(), keyring()).unwrap();
     known.deliver(&link(), vec![message("first")]).await.unwrap();
-    let mut hoarder = Raw::connect(billing.address).await;
-    hoarder.send(&[&post_head(BATCH, room)[..], &vec![b' '; room - 100]].concat()).await;
+    let hoarded = [&post_head(BATCH, room)[..], &vec![b' '; room - 100]].concat();
     let stranger = head(&format!("POST {BATCH}"), &["content-type: application/json", "content-length: 200"]);
     let stranger = [stranger, vec![b' '; 200]].concat();
-    let refused = async || {
+    let mut hoarders = Vec::new();
+    // A hoarder that comes while a stranger has its share is refused itself, and another one has to come.
+    let refused = eventually("strangers have no room", EVER, async || {
+        let mut hoarder = Raw::connect(billing.address).await;
+        hoarder.send(&hoarded).await;
+        hoarders.push(hoarder);
         Some(Raw::connect(billing.address).await.ask(&stranger).await.status).filter(|status| *status == 503)
-    };
-    eventually("strangers have no room", EVER, refused).await;
+    });
+    refused.await;
     let answers = known.deliver(&link(), vec![message("second")]).await.unwrap();
     assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
     billing.stop().await;
