@@ -343,7 +343,8 @@ fn check_queue(files: &Files, after: &str) {
     let doomed = texts(&files.shop, "SELECT message_id FROM orders WHERE kind = 'queued doomed'");
     let left = count(
         &files.billing,
-        "SELECT message_id || ' ' || reason FROM inbox_queue JOIN inbox ON row_id = item_id",
+        "SELECT coalesce(message_id, 'nobody''s') || ' ' || coalesce(reason, 'open')
+            FROM inbox_queue LEFT JOIN inbox ON row_id = item_id",
     );
     let dead = doomed.iter().map(|id| format!("{id} rejected"));
     assert_eq!(left, once(dead), "{after}: only what cannot work is left in the queue");

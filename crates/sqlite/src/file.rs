@@ -6,8 +6,7 @@
 
 use std::ptr;
 
-use rusqlite::Connection;
-use rusqlite::ffi;
+use rusqlite::{Connection, ffi};
 use twobox_core::Result;
 
 use crate::error::wrap;

@@ -19,8 +19,8 @@ const STANDS: &str = "
     FROM outbox_messages AS m LEFT JOIN outbox_waiting AS w ON w.seq = m.seq
     ORDER BY m.seq";
 const QUEUE: &str = "
-    SELECT i.message_id, trim(CAST(q.payload AS TEXT), '\"')
-    FROM inbox_queue AS q JOIN inbox AS i ON i.row_id = q.item_id
+    SELECT coalesce(i.message_id, 'nobody''s'), trim(CAST(q.payload AS TEXT), '\"')
+    FROM inbox_queue AS q LEFT JOIN inbox AS i ON i.row_id = q.item_id
     ORDER BY q.item_id";
 
 /// Counters that are kept with the rows they count, and what is counted now. Rejections in the handler's transaction are

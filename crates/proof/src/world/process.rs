@@ -32,8 +32,8 @@ const NAME_OUTBOX: &str = "UPDATE twobox_meta SET value = '0123456789abcdef' WHE
 
 /// What the receiver has stored, and whether a worker had it.
 const QUEUE: &str = "
-    SELECT i.message_id, q.lease_owner IS NOT NULL
-    FROM inbox_queue AS q JOIN inbox AS i ON i.row_id = q.item_id
+    SELECT coalesce(i.message_id, 'nobody''s'), q.lease_owner IS NOT NULL
+    FROM inbox_queue AS q LEFT JOIN inbox AS i ON i.row_id = q.item_id
     ORDER BY q.item_id";
 
 /// A dead process is gone within this time, or something keeps it alive for ever.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
-use twobox_core::ports::{Claimed, InboxStatus, MessageKey, QueueStore, WorkLease};
+use twobox_core::ports::{Claimed, Handled, InboxStatus, MessageKey, QueueStore, WorkLease};
 use twobox_core::{Clock, ErrorKind};
 
 use super::fixture::{StoreFixture, keyed, message, name};
@@ -56,6 +56,11 @@ pub async fn ibx_046_ibx_055_ibx_063_strangers_settle_nothing<F: StoreFixture>()
     for wrong in [unknown.clone(), misplaced] {
         let wrong = [wrong];
         assert_eq!(worker.ack(&wrong).await + worker.abandon(&wrong).await + worker.fail(&wrong).await, 0);
+        let leases = [wrong[0].lease.clone()];
+        let renewed = worker.store().renew(&worker.queue, worker.owner, &leases, LEASE).await;
+        assert_eq!(renewed.expect("asks"), [], "it is not held");
+        let handled = worker.handle(wrong.to_vec(), |_| super::HandlerScript::Effect).await;
+        assert_eq!(handled, [Handled::LeaseLost]);
     }
     let before = worker.record("a").await;
     assert_eq!((before.status, before.attempts), (InboxStatus::Processing, 0));
