@@ -38,15 +38,45 @@ pub(crate) enum Part {
     NaiveSender(Wire, PathBuf, SocketAddr),
 }
 
+/// A part of `e2e` that can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measurement {
+    Drain,
+    Live,
+    LowRate,
+    History,
+}
+
+impl Measurement {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "drain" => Some(Self::Drain),
+            "live" => Some(Self::Live),
+            "low-rate" => Some(Self::LowRate),
+            "history" => Some(Self::History),
+            _ => None,
+        }
+    }
+}
+
 /// Options of `store` and `e2e`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) json: bool,
     pub(crate) quick: bool,
     pub(crate) count_syncs: bool,
+    /// What `e2e` measures; everything if `None`.
+    pub(crate) only: Option<Measurement>,
     /// How long the history of `ops` is.
     pub(crate) messages: Option<u64>,
     pub(crate) dir: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Whether `e2e` is to measure this.
+    pub(crate) fn wants(&self, measurement: Measurement) -> bool {
+        self.only.is_none_or(|only| only == measurement)
+    }
 }
 
 /// `None`: not understood.
@@ -88,6 +118,7 @@ fn parse_options(options: &[String]) -> Option<Arguments> {
             "--json" => arguments.json = true,
             "--quick" => arguments.quick = true,
             "--count-syncs" => arguments.count_syncs = true,
+            "--only" => arguments.only = Some(Measurement::named(options.next()?)?),
             "--messages" => arguments.messages = Some(options.next()?.parse().ok()?),
             "--dir" => arguments.dir = Some(options.next()?.into()),
             _ => return None,
@@ -109,6 +140,15 @@ mod tests {
         let dir = Some("/x".into());
         let arguments = Arguments { json: true, quick: true, dir, ..Arguments::default() };
         assert_eq!(parsed("store --quick --dir /x --json"), Some(Command::Store(arguments)));
+    }
+
+    #[test]
+    fn a_part_can_be_measured_by_itself() {
+        let only_live = Arguments { only: Some(Measurement::Live), ..Arguments::default() };
+        assert!(only_live.wants(Measurement::Live) && !only_live.wants(Measurement::Drain));
+        assert!(Arguments::default().wants(Measurement::Drain));
+        assert_eq!(parsed("e2e --only live"), Some(Command::E2e(only_live)));
+        assert_eq!(parsed("e2e --only speed"), None);
     }
 
     #[test]

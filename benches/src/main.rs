@@ -32,7 +32,7 @@ use crate::report::Report;
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: twobox-bench store|queue|ops|backup|e2e [--json] [--quick] [--count-syncs] [--messages N] [--dir DIR]
+usage: twobox-bench store|queue|ops|backup|e2e [--json] [--quick] [--count-syncs] [--only PART] [--messages N] [--dir DIR]
 
   store          what one database does
   queue          what its inbox does as a work queue
@@ -43,6 +43,7 @@ usage: twobox-bench store|queue|ops|backup|e2e [--json] [--quick] [--count-syncs
   --json         results for machines on standard output
   --quick        smaller and shorter: shows that everything works, says little about speed
   --count-syncs  count real syncs of the disk with strace instead of commits
+  --only PART    of e2e only drain, live, low-rate or history
   --messages N   how long the history of ops is; default: 5000000, 200000 if quick
   --dir DIR      where the databases are put; default: beside this program";
 

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::stats::{per_second, percentile};
 
 const PAGE: usize = 4096;
-/// Pages of the file: 16 MiB, about what a write-ahead log is overwritten in.
+/// Pages of the file: 16 MiB, overwritten again and again as a write-ahead log is.
 const PAGES: u64 = 4_096;
 
 /// A file that is allocated already: one that grows syncs about half as fast, and no log that is reused does.

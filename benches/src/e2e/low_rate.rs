@@ -9,12 +9,6 @@ use crate::lab::Lab;
 use crate::report::{Figure, Target, Unit, thousands};
 use crate::stats::median;
 
-/// The trickle and what it is compared with.
-pub(crate) struct LowRate {
-    pub(crate) floor: [Figure; 2],
-    pub(crate) latency: Figure,
-}
-
 /// A slice and the samples directly before and after.
 struct Turn {
     latency: Latency,
@@ -27,7 +21,7 @@ impl Turn {
     }
 }
 
-pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Result<LowRate> {
+pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Result<[Figure; 3]> {
     eprintln!("low rate: a message every {:?} ...", cold::EVERY);
     let mut echo = Echo::start()?;
     let mut pair = Pair::start(lab)?;
@@ -45,7 +39,8 @@ pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Re
     Ok(figures(&turns))
 }
 
-fn figures(turns: &[Turn]) -> LowRate {
+/// The trickle, behind what it is compared with.
+fn figures(turns: &[Turn]) -> [Figure; 3] {
     let colds: Vec<Cold> = turns.iter().flat_map(|turn| turn.cold).collect();
     let cold = |name, of: fn(&Cold) -> f64| {
         let samples: Vec<f64> = colds.iter().map(of).collect();
@@ -62,5 +57,5 @@ fn figures(turns: &[Turn]) -> LowRate {
         .detail(format!("{p50} us against {} us; p99 {p99} us", middle(Turn::floor)))
         .samples(ratios)
         .raw(colds.iter().map(Cold::floor));
-    LowRate { floor: [cold("raw, cold fdatasync", |c| c.sync), cold("raw, echo", |c| c.echo)], latency }
+    [cold("raw, cold fdatasync", |c| c.sync), cold("raw, echo", |c| c.echo), latency]
 }

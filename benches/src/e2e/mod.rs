@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) use self::naive::Wire;
 
 use crate::Result;
-use crate::arguments::{Arguments, Part};
+use crate::arguments::{Arguments, Measurement, Part};
 use crate::lab::{self, Lab};
 use crate::report::{Figure, Report, Target, Unit};
 
@@ -112,16 +112,21 @@ pub(crate) async fn report(arguments: &Arguments) -> Result<Report> {
     };
     let mut lab = Lab::new(arguments.dir.as_deref(), disk)?;
     let (mut report, mut peaks) = (Report::new(arguments.quick), Peaks::default());
-    let drained = drain::measure(&mut lab, &plan, &mut peaks).await?;
-    let counted = syncs::figure(&mut lab, &plan, &drained, arguments.count_syncs)?;
-    let live = live::measure(&mut lab, &plan, &mut peaks).await?;
-    let low_rate = low_rate::measure(&mut lab, &plan, &mut peaks).await?;
-    let history = history::measure(&mut lab, &plan, &mut peaks).await?;
-    report.extend(low_rate.floor);
-    report.extend(drain::figures(&drained));
-    report.extend([counted]);
-    report.extend(live);
-    report.extend([low_rate.latency, history]);
+    if arguments.wants(Measurement::Drain) {
+        let drained = drain::measure(&mut lab, &plan, &mut peaks).await?;
+        let counted = syncs::figure(&mut lab, &plan, &drained, arguments.count_syncs)?;
+        report.extend(drain::figures(&drained));
+        report.extend([counted]);
+    }
+    if arguments.wants(Measurement::Live) {
+        report.extend(live::measure(&mut lab, &plan, &mut peaks).await?);
+    }
+    if arguments.wants(Measurement::LowRate) {
+        report.extend(low_rate::measure(&mut lab, &plan, &mut peaks).await?);
+    }
+    if arguments.wants(Measurement::History) {
+        report.extend([history::measure(&mut lab, &plan, &mut peaks).await?]);
+    }
     report.extend(peaks.figures());
     report.raw(lab.raw_samples());
     Ok(report)

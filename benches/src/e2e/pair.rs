@@ -16,8 +16,7 @@ use crate::stats::per_second;
 use crate::store::check;
 use crate::syncs::commits_of;
 
-/// A new pair sends this many messages first: both write-ahead logs then have their full size, and connections
-/// are open.
+/// A new pair sends this many messages first: then connections are open, and nothing is done for the first time.
 const WARM_UP: u64 = 20_000;
 
 /// How a backlog was drained.
