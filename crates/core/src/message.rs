@@ -67,12 +67,24 @@ pub struct Payload {
     bytes: Bytes,
     /// Their hash, once somebody has needed it: signature and dedup row both do.
     sha256: OnceLock<[u8; 32]>,
+    /// Whether they are known to be one JSON value, with nothing around it.
+    is_json: bool,
 }
 
 impl Payload {
     /// Wraps bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), sha256: OnceLock::new() }
+        Self { bytes: bytes.into(), sha256: OnceLock::new(), is_json: false }
+    }
+
+    /// Serialises a value.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) if it cannot be.
+    pub fn json(value: &impl serde::Serialize) -> Result<Self> {
+        let bytes = serde_json::to_vec(value)
+            .map_err(|error| Error::invalid("cannot serialise to JSON").with_source(error))?;
+        Ok(Self { is_json: true, ..Self::new(bytes) })
     }
 
     /// The bytes.
@@ -91,6 +103,11 @@ impl Payload {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Whether the bytes are known to be one JSON value, with nothing around it. Others may be one as well.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
     }
 
     /// SHA-256 of the bytes.
@@ -141,14 +158,8 @@ impl Response {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if `value` cannot be serialised.
     pub fn json(value: &impl serde::Serialize) -> Result<Self> {
-        Ok(Self { content_type: JSON.into(), body: json_payload(value)? })
+        Ok(Self { content_type: JSON.into(), body: Payload::json(value)? })
     }
-}
-
-fn json_payload(value: &impl serde::Serialize) -> Result<Payload> {
-    serde_json::to_vec(value)
-        .map(Payload::new)
-        .map_err(|error| Error::invalid("cannot serialise to JSON").with_source(error))
 }
 
 /// Headers a user attaches to a message: names in lower case, values without control characters.
@@ -287,7 +298,7 @@ impl NewMessage {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if a name is invalid or `body` cannot be serialised.
     pub fn json(destination: &str, endpoint: &str, body: &impl serde::Serialize) -> Result<Self> {
-        Ok(Self::raw(Destination::new(destination)?, Endpoint::new(endpoint)?, JSON, json_payload(body)?))
+        Ok(Self::raw(Destination::new(destination)?, Endpoint::new(endpoint)?, JSON, Payload::json(body)?))
     }
 
     /// Sets the message type. Default: [`MessageType::Signal`].

@@ -142,7 +142,7 @@ pub struct StoreMeters {
     pub group: Histogram,
     /// Groups that failed and whose members ran again.
     pub groups_again: Counter,
-    /// Pauses in which the writer let delivery catch up.
+    /// Times that callers were held until delivery had caught up.
     pub gave_way: Counter,
     /// Pages in the write-ahead log when it was last looked at.
     pub wal_pages: Gauge,

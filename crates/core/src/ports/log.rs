@@ -112,7 +112,7 @@ pub trait LogStore: LaneStore {
     /// Hears how far the relay of `source` has come: of the lanes that flow, none has a message before `upto` that is
     /// still to be answered. `None`: no lane flows, or nobody relays any more.
     ///
-    /// A store may let those who append wait a moment while delivery is behind them. By default it takes no notice.
+    /// A store may hold callers a moment while delivery is behind them. By default it takes no notice.
     fn reached(&self, source: &Source, upto: Option<&Self::Position>) {
         let _: (&Source, Option<&Self::Position>) = (source, upto);
     }

@@ -41,7 +41,7 @@ impl SignedAnswer<'_> {
             .hash(&self.request_sha256)
             .number(self.status)
             .hash(&self.body_sha256)
-            .finish()
+            .into_text()
     }
 }
 
@@ -56,7 +56,7 @@ pub fn request_sha256<'a>(macs: impl IntoIterator<Item = &'a Mac>) -> [u8; 32] {
 /// Signs an answer, with the key of the request.
 #[must_use]
 pub fn sign_answer(key: &Key, answer: &SignedAnswer<'_>) -> Mac {
-    key.mac(&answer.canonical(key.id()))
+    key.mac(answer.canonical(key.id()).as_bytes())
 }
 
 /// Verifies an answer with the key that signed the request.

@@ -49,7 +49,13 @@ impl Canonical {
         self
     }
 
-    pub(super) fn finish(self) -> String {
+    /// What is signed.
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The same for people and for other implementations to look at.
+    pub(super) fn into_text(self) -> String {
         String::from_utf8(self.0).expect("every field is text")
     }
 }
@@ -94,7 +100,8 @@ mod tests {
 
     #[test]
     fn s11_fields_that_concatenate_alike_encode_differently() {
-        let of = |fields: [&str; 3]| fields.into_iter().fold(Canonical::new("T"), Canonical::text).finish();
+        let of =
+            |fields: [&str; 3]| fields.into_iter().fold(Canonical::new("T"), Canonical::text).into_text();
         assert_ne!(of(["msg-1", "2orders", "/pay"]), of(["msg-12", "orders", "/pay"]));
         assert_ne!(of(["1:a,", "", "b"]), of(["", "1:a,", "b"]));
         assert_eq!(of(["", "é", "1,"]), "T\n0:,2:é,2:1,,");
@@ -111,7 +118,7 @@ mod tests {
     fn numbers_are_written_as_formatting_would() {
         for number in [0, -1, 1_771_070_400_000_000, i64::MIN] {
             let text = number.to_string();
-            assert_eq!(Canonical::new("T").number(number).finish(), format!("T\n{}:{text},", text.len()));
+            assert_eq!(Canonical::new("T").number(number).into_text(), format!("T\n{}:{text},", text.len()));
         }
     }
 

@@ -43,7 +43,7 @@ impl SecretKey {
         Self(Hmac::new_from_slice(bytes).expect("HMAC takes keys of any length"))
     }
 
-    pub(super) fn mac(&self, canonical: &str) -> Mac {
+    pub(super) fn mac(&self, canonical: &[u8]) -> Mac {
         let hmac = self.0.clone().chain_update(canonical);
         Mac::from_bytes(hmac.finalize().into_bytes().into())
     }
@@ -169,7 +169,7 @@ impl Key {
         self.not_before > self.not_after
     }
 
-    pub(super) fn mac(&self, canonical: &str) -> Mac {
+    pub(super) fn mac(&self, canonical: &[u8]) -> Mac {
         self.secret.mac(canonical)
     }
 }

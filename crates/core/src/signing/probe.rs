@@ -27,12 +27,12 @@ impl SignedProbe<'_> {
             .text(self.link.destination.as_str())
             .time(self.sent)
             .text(&self.link.outbox)
-            .finish()
+            .into_text()
     }
 }
 
 /// Signs a probe.
 #[must_use]
 pub fn sign_probe(key: &Key, probe: &SignedProbe<'_>) -> Signature {
-    Signature { key_id: key.id().clone(), mac: key.mac(&probe.canonical(key.id())) }
+    Signature { key_id: key.id().clone(), mac: key.mac(probe.canonical(key.id()).as_bytes()) }
 }

@@ -35,6 +35,15 @@ impl Signed<'_> {
     /// which is unambiguous because neither can be present and empty.
     #[must_use]
     pub fn canonical(&self, key_id: &KeyId) -> String {
+        self.fields(key_id).into_text()
+    }
+
+    /// The bytes of [`canonical`](Self::canonical).
+    pub(super) fn canonical_bytes(&self, key_id: &KeyId) -> Vec<u8> {
+        self.fields(key_id).finish()
+    }
+
+    fn fields(&self, key_id: &KeyId) -> Canonical {
         let message = self.message;
         Canonical::new(TAG)
             .text(key_id.as_str())
@@ -55,12 +64,11 @@ impl Signed<'_> {
             .hash(&headers_sha256(&message.headers))
             .text(self.encoding)
             .hash(&self.payload_sha256)
-            .finish()
     }
 }
 
 /// Signs one attempt at one message.
 #[must_use]
 pub fn sign(key: &Key, request: &Signed<'_>) -> Signature {
-    Signature { key_id: key.id().clone(), mac: key.mac(&request.canonical(key.id())) }
+    Signature { key_id: key.id().clone(), mac: key.mac(&request.canonical_bytes(key.id())) }
 }

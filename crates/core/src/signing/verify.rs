@@ -55,7 +55,7 @@ impl Keyrings {
         signature: &Signature,
         now: Timestamp,
     ) -> Result<Source, Refused> {
-        let canonical = request.canonical(&signature.key_id);
+        let canonical = request.canonical_bytes(&signature.key_id);
         self.check(signature, &canonical, &request.message.source, request.sent, now)
     }
 
@@ -70,13 +70,13 @@ impl Keyrings {
         now: Timestamp,
     ) -> Result<Source, Refused> {
         let canonical = probe.canonical(&signature.key_id);
-        self.check(signature, &canonical, &probe.link.source, probe.sent, now)
+        self.check(signature, canonical.as_bytes(), &probe.link.source, probe.sent, now)
     }
 
     fn check(
         &self,
         signature: &Signature,
-        canonical: &str,
+        canonical: &[u8],
         named: &Source,
         sent: Timestamp,
         now: Timestamp,

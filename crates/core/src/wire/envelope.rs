@@ -6,7 +6,8 @@ use std::fmt;
 use serde_json::value::RawValue;
 
 use super::json;
-use super::limits::{ENVELOPE_FIELDS_MAX, Limits, at_most, depth_at_most};
+use super::limits::{ENVELOPE_FIELDS_MAX, Limits, at_most, depth_at_most, is_deeper};
+use super::scan::Scan;
 use crate::{Error, ErrorKind, Result};
 
 pub(super) const MESSAGE_ID: &str = "messageId";
@@ -54,6 +55,59 @@ impl<'a> Envelope<'a> {
     /// As [`read`](Self::read), of what is known to be text.
     pub(super) fn from_text(text: &'a str, limits: &Limits) -> Result<Self> {
         at_most("bytes of envelope", text.len(), limits.envelope_bytes)?;
+        let mut scan = Scan::new(text);
+        match Self::scan(&mut scan, limits).filter(|_| scan.is_over()) {
+            Some(envelope) => Ok(envelope),
+            None => Self::patiently(text, limits),
+        }
+    }
+
+    /// All envelopes of a batch, if there is nothing unusual about any of them.
+    pub(super) fn scan_batch(text: &'a str, limits: &Limits) -> Option<Vec<Self>> {
+        let (mut scan, mut envelopes) = (Scan::new(text), Vec::new());
+        scan.each(*b"[]", |scan| {
+            envelopes.push(Self::scan(scan, limits)?);
+            (envelopes.len() <= limits.batch_items).then_some(())
+        })?;
+        scan.is_over().then_some(envelopes)
+    }
+
+    /// Reads an envelope off the front, if there is nothing unusual about it. It is then the same that
+    /// [`patiently`](Self::patiently) gives.
+    fn scan(scan: &mut Scan<'a>, limits: &Limits) -> Option<Self> {
+        let start = scan.rest();
+        let mut plain = Plain::default();
+        scan.each(*b"{}", |scan| {
+            let name = scan.string()?;
+            scan.byte(b':')?;
+            match name {
+                MESSAGE_ID => once(&mut plain.message_id, scan.string()?),
+                CORRELATION_ID => once(&mut plain.correlation_id, scan.string()?),
+                SOURCE_SERVICE_ID => once(&mut plain.source_service_id, scan.string()?),
+                MESSAGE_TYPE => once(&mut plain.message_type, scan.string()?),
+                ENDPOINT => once(&mut plain.endpoint, scan.string()?),
+                PAYLOAD => once(&mut plain.payload, scan.value()?),
+                HEADERS => once(&mut plain.headers, scan_headers(scan, limits)?),
+                _ => None,
+            }
+        })?;
+        let text = &start[..start.len() - scan.rest().len()];
+        if text.len() > limits.envelope_bytes || is_deeper(text.as_bytes(), limits.depth) {
+            return None;
+        }
+        Some(Self {
+            message_id: plain.message_id?.into(),
+            correlation_id: plain.correlation_id.map(Cow::Borrowed),
+            source_service_id: plain.source_service_id?.into(),
+            message_type: plain.message_type?.into(),
+            endpoint: plain.endpoint?.into(),
+            payload: plain.payload?,
+            headers: plain.headers.unwrap_or_default(),
+        })
+    }
+
+    /// Reads an envelope whatever there is in it, level by level, and says what is wrong with it.
+    fn patiently(text: &'a str, limits: &Limits) -> Result<Self> {
         depth_at_most(text.as_bytes(), limits.depth)?;
         let fields = Fields(json::object("envelope", text, ENVELOPE_FIELDS_MAX)?);
         Ok(Self {
@@ -104,6 +158,38 @@ pub(super) fn utf8<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a str> {
     })
 }
 
+/// The fields of an envelope without anything unusual.
+#[derive(Default)]
+struct Plain<'a> {
+    message_id: Option<&'a str>,
+    correlation_id: Option<&'a str>,
+    source_service_id: Option<&'a str>,
+    message_type: Option<&'a str>,
+    endpoint: Option<&'a str>,
+    payload: Option<&'a str>,
+    headers: Option<json::Members<'a, Cow<'a, str>>>,
+}
+
+/// Fills a field, if it is not filled.
+fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
+    field.replace(value).is_none().then_some(())
+}
+
+fn scan_headers<'a>(scan: &mut Scan<'a>, limits: &Limits) -> Option<json::Members<'a, Cow<'a, str>>> {
+    let mut headers: json::Members<'a, Cow<'a, str>> = Vec::with_capacity(16);
+    let mut bytes = 0;
+    scan.each(*b"{}", |scan| {
+        let name = scan.string()?;
+        scan.byte(b':')?;
+        let value = scan.string()?;
+        bytes += name.len() + value.len();
+        let is_fine = bytes <= limits.header_bytes && headers.len() < limits.headers;
+        headers.push((name.into(), value.into()));
+        is_fine.then_some(())
+    })?;
+    (!json::repeats(&headers)).then_some(headers)
+}
+
 struct Fields<'a>(json::Members<'a, &'a RawValue>);
 
 impl<'a> Fields<'a> {
@@ -129,5 +215,77 @@ impl<'a> Fields<'a> {
         let bytes = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         at_most("bytes of headers", bytes, limits.header_bytes)?;
         Ok(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENVELOPE: &str = r#" {"messageId":"m-1","correlationId":"c","sourceServiceId":"shop","messageType":"Signal",
+        "endpoint":"Pay","payload":{"a":[1,"\"x"]},"headers":{"rf-replay":"0","mine":"é"} } "#;
+
+    fn parts<'e>(envelope: &'e Envelope<'_>) -> (String, &'e str, String) {
+        let Envelope { message_id, correlation_id, source_service_id, message_type, endpoint, .. } = envelope;
+        let names = format!("{message_id} {correlation_id:?} {source_service_id} {message_type} {endpoint}");
+        (names, envelope.payload, format!("{:?}", envelope.headers))
+    }
+
+    /// What is read at once is what is read with patience; what cannot be is read with patience.
+    fn check(text: &str, limits: &Limits) -> bool {
+        let mut scan = Scan::new(text);
+        let scanned = Envelope::scan(&mut scan, limits).filter(|_| scan.is_over());
+        let patient = Envelope::patiently(text, limits);
+        if let Some(scanned) = &scanned {
+            let patient = patient.as_ref().unwrap_or_else(|error| panic!("{error} in {text}"));
+            assert_eq!(parts(scanned), parts(patient), "{text}");
+        }
+        assert_eq!(Envelope::from_text(text, limits).is_ok(), patient.is_ok(), "{text}");
+        scanned.is_some()
+    }
+
+    #[test]
+    fn s16_reading_at_once_finds_what_reading_with_patience_finds() {
+        let limits = Limits::default();
+        assert!(check(ENVELOPE, &limits));
+        assert!(check(&ENVELOPE.replace(r#""correlationId":"c","#, ""), &limits));
+        assert!(check(
+            r#"{"payload":1,"endpoint":"","messageType":"","sourceServiceId":"","messageId":""}"#,
+            &limits
+        ));
+        let mut plain = 0;
+        for at in 0..ENVELOPE.len() {
+            for byte in [0, b' ', b'"', b'\\', b',', b':', b'[', b'}', b'0', b'x', 0xc3] {
+                let mut bytes = ENVELOPE.as_bytes().to_vec();
+                bytes[at] = byte;
+                plain += str::from_utf8(&bytes).map_or(0, |text| usize::from(check(text, &limits)));
+            }
+            let shorter = ENVELOPE.get(..at).unwrap_or_default();
+            check(shorter, &limits);
+            check(&shorter.repeat(2), &limits);
+        }
+        assert!(plain > 100, "{plain} changed envelopes were read at once");
+    }
+
+    #[test]
+    fn s16_limits_hold_for_what_is_read_at_once() {
+        let all = Limits::default();
+        let most = |limits: &Limits| check(ENVELOPE, limits);
+        let bytes = ENVELOPE.trim().len();
+        let headers = "rf-replay0mineé".len();
+        let tight = Limits { depth: 3, headers: 2, header_bytes: headers, ..all };
+        assert!(most(&tight));
+        assert!(check(ENVELOPE.trim(), &Limits { envelope_bytes: bytes, ..tight }));
+        let short = Limits { envelope_bytes: bytes - 1, ..tight };
+        assert!(Envelope::scan(&mut Scan::new(ENVELOPE), &short).is_none());
+        assert!(Envelope::from_text(ENVELOPE.trim(), &short).is_err());
+        assert!(!most(&Limits { depth: 2, ..tight }));
+        assert!(!most(&Limits { headers: 1, ..tight }));
+        assert!(!most(&Limits { header_bytes: headers - 1, ..tight }));
+        let batch = |items, batch_items| {
+            let text = format!("[{}]", vec![ENVELOPE; items].join(","));
+            Envelope::scan_batch(&text, &Limits { batch_items, ..tight }).map(|found| found.len())
+        };
+        assert_eq!((batch(0, 2), batch(2, 2), batch(3, 2)), (Some(0), Some(2), None));
     }
 }

@@ -32,11 +32,15 @@ fn members<'a, T>(what: &str, object: Object<'a, T>, max: usize) -> Result<Membe
     if object.found > max {
         at_most(&format!("members of {what}"), object.found, max)?;
     }
-    let members = object.members;
-    if (1..members.len()).any(|at| members[..at].iter().any(|(name, _)| *name == members[at].0)) {
+    if repeats(&object.members) {
         return Err(Error::invalid(format!("{what} has two members of the same name")));
     }
-    Ok(members)
+    Ok(object.members)
+}
+
+/// Whether two members have the same name.
+pub(super) fn repeats<T>(members: &Members<'_, T>) -> bool {
+    (1..members.len()).any(|at| members[..at].iter().any(|(name, _)| *name == members[at].0))
 }
 
 /// The value of a member.

@@ -41,6 +41,7 @@ mod limits;
 mod parse;
 mod payload;
 mod probe;
+mod scan;
 
 pub use self::answer::{
     ANSWER_BYTES_MAX, ANSWER_TYPE, BatchAnswer, RESPONSES_BYTES_MAX, answer_status, encode_answer,

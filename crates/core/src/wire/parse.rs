@@ -89,10 +89,13 @@ pub fn parse_plain(bytes: &[u8], limits: &Limits, receiver: &Destination, now: T
 /// As [`parse`], for the batch as a whole: not a JSON array, too many bytes, too many items.
 pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>> {
     at_most("bytes of batch", bytes.len(), limits.batch_bytes)?;
+    let (text, mut repeated) = (utf8("batch", bytes)?, Repeated::default());
+    if let Some(envelopes) = Envelope::scan_batch(text, limits) {
+        return Ok(envelopes.iter().map(|envelope| message(envelope, limits, &mut repeated)).collect());
+    }
     // Depth is checked per item, so that a deep one fails alone. Splitting the array needs no such check:
     // raw values are skipped in a loop, not by recursion.
-    let items = json::array("batch", utf8("batch", bytes)?, limits.batch_items)?;
-    let mut repeated = Repeated::default();
+    let items = json::array("batch", text, limits.batch_items)?;
     let mut read = |text| message(&Envelope::from_text(text, limits)?, limits, &mut repeated);
     Ok(items.into_iter().map(|item| read(item.get())).collect())
 }

@@ -79,7 +79,7 @@ impl<'a> PayloadText<'a> {
 
 /// The payload as JSON text: as it is if it can be, as a string in base64 otherwise.
 pub(super) fn encode<'a>(content_type: &str, payload: &'a Payload) -> (Cow<'a, str>, Encoding) {
-    match plain(content_type, payload.as_bytes()) {
+    match plain(content_type, payload) {
         Some(text) => (Cow::Borrowed(text), Encoding::Plain),
         None => (Cow::Owned(base64_string(payload.as_bytes())), Encoding::Base64),
     }
@@ -92,14 +92,18 @@ impl fmt::Debug for PayloadText<'_> {
 }
 
 /// The payload, if it can stand in an envelope and come out of it byte for byte.
-fn plain<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
+fn plain<'a>(content_type: &str, payload: &'a Payload) -> Option<&'a str> {
+    let bytes = payload.as_bytes();
     // What a receiver's depth limit would refuse still passes as base64, and so does the white space around a
     // value, which a parser of the envelope would not give back.
-    if !is_json(content_type) || is_deeper(payload, DEPTH_MAX - 1) {
+    if !is_json(content_type) || is_deeper(bytes, DEPTH_MAX - 1) {
         return None;
     }
-    let raw: &RawValue = serde_json::from_slice(payload).ok()?;
-    (raw.get().len() == payload.len()).then(|| raw.get())
+    if payload.is_json() {
+        return str::from_utf8(bytes).ok();
+    }
+    let raw: &RawValue = serde_json::from_slice(bytes).ok()?;
+    (raw.get().len() == bytes.len()).then(|| raw.get())
 }
 
 fn is_json(content_type: &str) -> bool {
@@ -152,22 +156,28 @@ mod tests {
 
     #[test]
     fn rf_09_only_what_survives_stands_as_it_is() {
-        let json = |payload| plain("application/json", payload);
+        let json = |bytes: &[u8]| plain("application/json", &Payload::new(bytes.to_vec())).map(str::to_owned);
         for payload in
             [&b"null"[..], b"1e999", br#"{"a":1,"a":2}"#, "\"\u{fffe}é\"".as_bytes(), br#""\ud800""#]
         {
-            assert_eq!(json(payload).map(str::as_bytes), Some(payload));
+            assert_eq!(json(payload).as_deref().map(str::as_bytes), Some(payload));
         }
         for payload in [&b""[..], b" 1", b"1\n", b"{", b"1 2", b"\"\xff\"", b"\xef\xbb\xbf1", b"nul"] {
             assert_eq!(json(payload), None);
         }
-        assert_eq!(plain("text/plain", b"1"), None);
+        assert_eq!(plain("text/plain", &Payload::new(&b"1"[..])), None);
+        let known = Payload::json(&["é"]).unwrap();
+        assert_eq!(plain("application/json", &known), Some("[\"é\"]"));
+        assert_eq!(plain("text/plain", &known), None);
     }
 
     #[test]
     fn s16_json_too_deep_for_receivers_travels_as_base64() {
         let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(plain("application/json", nested(DEPTH_MAX - 1).as_bytes()).is_some());
-        assert!(plain("application/json", nested(DEPTH_MAX).as_bytes()).is_none());
+        let is_plain = |payload: &Payload| plain("application/json", payload).is_some();
+        assert!(is_plain(&Payload::new(nested(DEPTH_MAX - 1))));
+        assert!(!is_plain(&Payload::new(nested(DEPTH_MAX))));
+        let raw: Box<RawValue> = serde_json::from_str(&nested(DEPTH_MAX)).unwrap();
+        assert!(!is_plain(&Payload::json(&raw).unwrap()));
     }
 }
