@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 use twobox_core::meters::Meters;
-use twobox_core::{Clock, Error, ErrorKind, Random, Result, crash_point, mutant};
+use twobox_core::{Clock, Error, ErrorKind, Random, Result, Source, crash_point, mutant};
 
 use crate::connection::Opener;
 use crate::guard::Inside;
@@ -225,7 +225,7 @@ impl Sqlite {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.write(Class::Synced, work).await
+        self.write(Class::Caller, work).await
     }
 
     /// Runs one group of queued transactions on the calling thread, when opened with [`Drive::Manual`]. Returns
@@ -296,6 +296,12 @@ impl Sqlite {
         Inside::refuse()?;
         let permit = self.database.queue.place().await?;
         self.database.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })
+    }
+
+    /// A relay has come so far with the log: the writer may be waiting for it.
+    pub(crate) fn note_reached(&self, source: &Source, upto: Option<i64>) {
+        self.state.pace.reached(source, upto, self.options.clock.monotonic());
+        self.database.queue.nudge();
     }
 
     /// Runs a short read.

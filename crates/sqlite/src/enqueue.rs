@@ -1,5 +1,7 @@
 //! Enqueueing: into a transaction on the writer, into the caller's own, or as plain SQL.
 
+use std::sync::Arc;
+
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use twobox_core::name::OnceKey;
@@ -51,7 +53,7 @@ impl Once {
 pub trait Enqueue: sealed::Sealed {
     /// Appends a message.
     #[doc(hidden)]
-    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()>;
+    fn append(&mut self, db: &Sqlite, message: &Arc<Message>) -> Result<()>;
 
     /// Runs a statement and returns how many rows it changed.
     #[doc(hidden)]
@@ -71,7 +73,7 @@ mod sealed {
 }
 
 impl Enqueue for SqliteTx<'_> {
-    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+    fn append(&mut self, db: &Sqlite, message: &Arc<Message>) -> Result<()> {
         db.check_tx(self)?;
         let columns = Columns::of(message);
         let sql = self.sql;
@@ -100,7 +102,7 @@ impl Enqueue for SqliteTx<'_> {
 }
 
 impl Enqueue for Connection {
-    fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+    fn append(&mut self, db: &Sqlite, message: &Arc<Message>) -> Result<()> {
         append(self, db, message)
     }
 
@@ -117,7 +119,7 @@ impl Enqueue for Connection {
 macro_rules! through_connection {
     ($($type:ident)*) => {$(
         impl Enqueue for rusqlite::$type<'_> {
-            fn append(&mut self, db: &Sqlite, message: &Message) -> Result<()> {
+            fn append(&mut self, db: &Sqlite, message: &Arc<Message>) -> Result<()> {
                 append(self, db, message)
             }
 
@@ -215,6 +217,14 @@ impl Sqlite {
     /// [`Invalid`](ErrorKind::Invalid) if `tx` is a connection to another file or is not in a transaction;
     /// otherwise the statement's error.
     pub fn append(&self, tx: &mut impl Enqueue, message: &Message) -> Result<()> {
+        self.append_shared(tx, &Arc::new(message.clone()))
+    }
+
+    /// As [`append`](Self::append), of a message that need not be copied for relays.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn append_shared(&self, tx: &mut impl Enqueue, message: &Arc<Message>) -> Result<()> {
         tx.append(self, message)
     }
 

@@ -11,11 +11,16 @@ use crate::shared::BoxState;
 /// Consumers and sources that a group remembers: more than a queue usually hears from at once, few enough to look through.
 const PEERS_MAX: usize = 16;
 
+/// Statements of users that a group remembers: services have few that they run for every message.
+const THEIRS_MAX: usize = 8;
+
 /// What the jobs of a group pass on to each other. They may be of different boxes in the same file.
 #[derive(Default)]
 pub(crate) struct Kept<'c> {
     /// Statements of ours that run for every message, by the place of their text.
     statements: Vec<(*const u8, CachedStatement<'c>)>,
+    /// Statements of the user's, by their text.
+    theirs: Vec<(Box<str>, CachedStatement<'c>)>,
     /// Rows of consumers and sources. They are never deleted.
     peers: Vec<Peer<'c>>,
     counted: Vec<Counted<'c>>,
@@ -52,6 +57,23 @@ impl<'c> Kept<'c> {
             }
         };
         Ok(&mut self.statements[at].1)
+    }
+
+    /// A statement of the user's that is prepared, if this group remembers it or still can.
+    pub(crate) fn their_statement(
+        &mut self,
+        connection: &'c Connection,
+        sql: &str,
+    ) -> rusqlite::Result<Option<&mut CachedStatement<'c>>> {
+        let at = match self.theirs.iter().position(|(of, _)| **of == *sql) {
+            Some(at) => at,
+            None if self.theirs.len() < THEIRS_MAX => {
+                self.theirs.push((sql.into(), connection.prepare_cached(sql)?));
+                self.theirs.len() - 1
+            }
+            None => return Ok(None),
+        };
+        Ok(Some(&mut self.theirs[at].1))
     }
 
     /// The row of a consumer and source, if a job of this group has looked it up.

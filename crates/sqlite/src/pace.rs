@@ -2,55 +2,93 @@
 //!
 //! Callers wait for their commit, not for delivery. Where both share processors and a disk, callers take what delivery
 //! needs, and messages arrive later and later although nothing is wrong. So while a relay of this process is a little
-//! behind, every group that appends is followed by a pause, as long as delivering what it appended takes.
+//! behind, callers are held until it has caught up, for a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use twobox_core::Source;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
-/// How many messages of the log delivery may be behind for it to be waited for. Fewer are on their way anyhow: two groups
-/// of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers, and waiting would
-/// slow them down for nothing.
-const BEHIND: Range<i64> = 128..8_192;
+/// How many messages of the log delivery may be behind for callers to be held. Fewer are on their way anyhow: a group of
+/// 64 callers and half of the next. More are not caught up with in a moment: the receiver is slower than the callers,
+/// and holding them would slow them down for nothing.
+const BEHIND: Range<i64> = 96..8_192;
 
-/// About what it takes both sides to deliver a message in a batch.
-const PER_MESSAGE: Duration = Duration::from_micros(16);
+/// The longest that callers are held after a group: longer than a sync that went badly.
+pub(crate) const HOLD_MAX: Duration = Duration::from_millis(5);
 
-/// From here on the pause is twice as long: something has held delivery up, and it is to catch up.
-const FAR: i64 = 2 * BEHIND.start;
+/// Groups whose delivery is timed. One that is left out costs a little accuracy.
+const TIMED_MAX: usize = 256;
 
-/// The longest pause. Whoever else needs the writer waits as well.
-const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// By what part of the difference the best time approaches a worse one: links change, and it must not be for ever.
+const FORGET: u32 = 1_024;
 
-/// How far the relays of this process have come.
+/// How far the relays of this process have come with one log.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<BTreeMap<Source, i64>>);
+pub(crate) struct Pace(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    relays: BTreeMap<Source, i64>,
+    /// The end of the log.
+    end: i64,
+    /// Groups that are being delivered: the last place of each, and when it was committed.
+    timed: VecDeque<(i64, Duration)>,
+    /// How long delivery takes when nothing is in its way: what is on its way for so long is not late.
+    best: Duration,
+}
 
 impl Pace {
     /// A relay has come so far, or is not to be waited for.
-    pub(crate) fn reached(&self, source: &Source, upto: Option<i64>) {
-        let mut relays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (upto, relays.get_mut(source)) {
+    pub(crate) fn reached(&self, source: &Source, upto: Option<i64>, now: Duration) {
+        let mut state = self.lock();
+        match (upto, state.relays.get_mut(source)) {
             (Some(upto), Some(known)) => *known = upto,
-            (Some(upto), None) => _ = relays.insert(source.clone(), upto),
-            (None, _) => _ = relays.remove(source),
+            (Some(upto), None) => _ = state.relays.insert(source.clone(), upto),
+            (None, _) => _ = state.relays.remove(source),
         }
+        state.time(now);
     }
 
-    /// How long a group that has appended so many messages, the last of them at `end`, waits for delivery.
-    pub(crate) fn pause(&self, appended: i64, end: i64) -> Duration {
-        let relays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let behind = relays.values().min().map_or(0, |reached| end.saturating_sub(*reached));
-        if !BEHIND.contains(&behind) {
-            return Duration::ZERO;
+    /// A group has appended messages up to `end`. Whether its callers are to be held for delivery.
+    pub(crate) fn appended(&self, end: i64, now: Duration) -> bool {
+        let mut state = self.lock();
+        state.end = end;
+        if !state.relays.is_empty() && state.timed.len() < TIMED_MAX {
+            state.timed.push_back((end, now));
         }
-        let per_message = if behind < FAR { PER_MESSAGE } else { PER_MESSAGE * 2 };
-        per_message.saturating_mul(u32::try_from(appended).unwrap_or(u32::MAX)).min(PAUSE_MAX)
+        state.is_behind(now)
+    }
+
+    /// Whether delivery is a little behind.
+    pub(crate) fn is_behind(&self, now: Duration) -> bool {
+        self.lock().is_behind(now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_behind(&self, now: Duration) -> bool {
+        let Some(reached) = self.relays.values().min() else { return false };
+        let is_late = |(_, committed): &(i64, Duration)| now.saturating_sub(*committed) > self.best;
+        BEHIND.contains(&self.end.saturating_sub(*reached)) && self.timed.front().is_none_or(is_late)
+    }
+
+    /// Takes note of how long the groups took that are delivered now.
+    fn time(&mut self, now: Duration) {
+        let Some(reached) = self.relays.values().min() else { return self.timed.clear() };
+        while let Some((_, committed)) = self.timed.pop_front_if(|(end, _)| *end <= *reached) {
+            let took = now.saturating_sub(committed);
+            let worse = took.saturating_sub(self.best) / FORGET;
+            self.best = if self.best.is_zero() { took } else { took.min(self.best + worse) };
+        }
     }
 }
 
@@ -58,23 +96,51 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     #[test]
-    fn only_those_who_append_wait_and_only_for_delivery_that_is_a_little_behind() {
+    fn callers_are_held_only_for_delivery_that_is_a_little_behind() {
         let (shop, bank) = (Source::new("shop").unwrap(), Source::new("bank").unwrap());
         let pace = Pace::default();
-        assert_eq!(pace.pause(10, 1_000), Duration::ZERO, "nobody relays");
-        pace.reached(&shop, Some(800));
-        assert_eq!(pace.pause(10, 1_000), PER_MESSAGE * 10);
-        assert_eq!(pace.pause(500, 1_000), PAUSE_MAX);
-        assert_eq!(pace.pause(10, 800 + FAR), PER_MESSAGE * 20, "something has held it up");
-        assert_eq!(pace.pause(0, 1_000), Duration::ZERO, "nothing was appended");
-        assert_eq!(pace.pause(10, 800 + BEHIND.start - 1), Duration::ZERO, "it keeps up");
-        assert_eq!(pace.pause(10, 800 + BEHIND.end), Duration::ZERO, "it is far behind");
-        pace.reached(&shop, Some(999));
-        assert_eq!(pace.pause(10, 1_000), Duration::ZERO, "it has caught up");
-        pace.reached(&bank, Some(500));
-        assert_eq!(pace.pause(10, 1_000), PER_MESSAGE * 20, "another relay is behind");
-        pace.reached(&bank, None);
-        assert_eq!(pace.pause(10, 1_000), Duration::ZERO);
+        assert!(!pace.appended(1_000, ms(0)), "nobody relays");
+        pace.reached(&shop, Some(800), ms(0));
+        assert!(pace.is_behind(ms(0)));
+        pace.appended(1_010, ms(0));
+        assert!(pace.appended(1_020, ms(1)));
+        assert!(!pace.appended(800 + BEHIND.end, ms(1)), "it is far behind");
+        pace.reached(&shop, Some(801), ms(1));
+        assert!(pace.is_behind(ms(1)), "it comes nearer");
+        pace.reached(&shop, Some(801 + BEHIND.end - BEHIND.start), ms(1));
+        assert!(!pace.is_behind(ms(9)), "it has caught up");
+        pace.reached(&bank, Some(801), ms(9));
+        assert!(pace.is_behind(ms(9)), "another relay is behind");
+        pace.reached(&bank, None, ms(9));
+        assert!(!pace.is_behind(ms(9)));
+    }
+
+    #[test]
+    fn what_a_slow_link_takes_anyhow_is_not_late() {
+        let shop = Source::new("shop").unwrap();
+        let pace = Pace::default();
+        pace.reached(&shop, Some(0), ms(0));
+        pace.appended(10, ms(0));
+        pace.reached(&shop, Some(10), ms(50));
+        assert!(!pace.appended(1_010, ms(60)), "it was committed just now");
+        assert!(!pace.is_behind(ms(110)), "the link takes as long");
+        assert!(pace.is_behind(ms(111)));
+        pace.reached(&shop, Some(1_010), ms(200));
+        let best = pace.lock().best;
+        assert!(ms(50) < best && best < ms(51), "one bad time is not the rule: {best:?}");
+        assert_eq!(pace.lock().timed.len(), 0);
+    }
+
+    #[test]
+    fn what_is_timed_is_bounded() {
+        let pace = Pace::default();
+        pace.reached(&Source::new("shop").unwrap(), Some(0), ms(0));
+        (1..1_000).for_each(|end| _ = pace.appended(end, ms(0)));
+        assert_eq!(pace.lock().timed.len(), TIMED_MAX);
     }
 }

@@ -11,8 +11,9 @@ use twobox_core::Message;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Messages that are kept: a few batches of every lane that keeps up.
-const MESSAGES_MAX: usize = 4096;
+/// Messages that are kept: what a lane that keeps up has under way. More would be long out of the processor's caches when
+/// they are dropped.
+const MESSAGES_MAX: usize = 1024;
 /// Payload bytes that are kept.
 const BYTES_MAX: usize = 4 << 20;
 

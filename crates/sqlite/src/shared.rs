@@ -13,6 +13,7 @@ use crate::Prefix;
 use crate::connection::Opener;
 use crate::error::is_unwritable;
 use crate::options::Options;
+use crate::outbox::routes::Routes;
 use crate::pace::Pace;
 use crate::reader::Readers;
 use crate::recent::Recent;
@@ -54,6 +55,8 @@ pub(crate) struct BoxState {
     pub(crate) recent: Recent,
     /// How far delivery has come.
     pub(crate) pace: Pace,
+    /// How far it is known where messages go.
+    pub(crate) routes: Routes,
     pub(crate) version: watch::Sender<u64>,
     /// Grows when a lane may have been paused or resumed.
     steered: AtomicU64,
@@ -72,6 +75,7 @@ impl BoxState {
             end: AtomicI64::new(0),
             recent: Recent::default(),
             pace: Pace::default(),
+            routes: Routes::default(),
             version: watch::Sender::new(0),
             steered: AtomicU64::new(0),
             work: watch::Sender::new(0),
@@ -156,6 +160,7 @@ impl Shared {
             return Arc::clone(state);
         }
         let state = Arc::new(BoxState::new(prefix.clone()));
+        state.routes.forget(self.epoch());
         boxes.push(Arc::clone(&state));
         state
     }
@@ -165,9 +170,12 @@ impl Shared {
     }
 
     pub(crate) fn next_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        // What was believed to be durable has to be made so again.
-        self.boxes().iter().for_each(|state| state.synced.store(0, Ordering::Release));
+        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        for state in self.boxes().iter() {
+            // What was believed to be durable has to be made so again.
+            state.synced.store(0, Ordering::Release);
+            state.routes.forget(epoch);
+        }
         self.forget_recent();
         self.wake_all();
     }
@@ -243,11 +251,17 @@ impl Shared {
         self.boxes().iter().zip(ends).any(|(state, &end)| end > state.synced())
     }
 
-    /// Publishes a commit: what is durable now, and to whom there is something to tell. Returns how long to wait for
-    /// delivery.
-    pub(crate) fn publish(&self, ends: &[i64], synced: bool, rings: bool) -> Duration {
+    /// Publishes a commit: what is durable now, and to whom there is something to tell. Returns the boxes whose delivery
+    /// is behind it.
+    pub(crate) fn publish(
+        &self,
+        ends: &[i64],
+        synced: bool,
+        rings: bool,
+        now: Duration,
+    ) -> Option<Arc<BoxState>> {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        let (mut grown, mut pause) = (rings, Duration::ZERO);
+        let (mut grown, mut behind) = (rings, None);
         for (state, &end) in self.boxes().iter().zip(ends) {
             if synced {
                 state.synced.fetch_max(end, Ordering::AcqRel);
@@ -256,13 +270,15 @@ impl Shared {
             if before < end {
                 state.tell();
                 grown = true;
-                pause = pause.max(state.pace.pause(end - before, end));
+                if state.pace.appended(end, now) {
+                    behind = Some(Arc::clone(state));
+                }
             }
         }
         if let (true, Some(bell)) = (grown, &self.bell) {
             crate::wake::ring(bell);
         }
-        pause
+        behind
     }
 
     /// A write that makes a commit sync, on whichever boxes there are.

@@ -143,7 +143,13 @@ impl<'c> SqliteTx<'c> {
     /// The statement's; from then on the transaction can only roll back.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
         self.check()?;
-        let result = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
+        let result = match self.kept.their_statement(self.connection, sql) {
+            Ok(Some(statement)) => statement.execute(params),
+            Ok(None) => {
+                self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params))
+            }
+            Err(error) => Err(error),
+        };
         let changed = self.note(result, "execute a statement")?;
         self.wrote.set(self.wrote.get() || changed > 0);
         Ok(changed)
@@ -338,8 +344,8 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Notes that a message was appended by the last statement.
-    pub(crate) fn note_appended(&self, log: &Arc<BoxState>, message: &Message) {
-        let appended = (self.connection.last_insert_rowid(), Arc::new(message.clone()));
+    pub(crate) fn note_appended(&self, log: &Arc<BoxState>, message: &Arc<Message>) {
+        let appended = (self.connection.last_insert_rowid(), Arc::clone(message));
         let generation = log.recent.generation();
         self.news.borrow_mut().push(News::InLog { log: Arc::clone(log), generation, appended });
     }

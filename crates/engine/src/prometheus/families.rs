@@ -198,7 +198,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     counter(
         "twobox_store_gave_way_total",
-        "Pauses in which the writer let delivery catch up.",
+        "Times that callers were held until delivery had caught up.",
         |of, page| {
             store(of, page, |store| number(store.gave_way.get()));
         },

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use twobox_core::ports::ops::{Pause, WaitingCounts};
 use twobox_core::ports::{
     Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Link, Met, Outage, TakeLanes,
@@ -20,9 +20,6 @@ use crate::{Row, Sqlite, SqliteTx};
 
 /// No lease is longer; one that seems to be was written by a clock that has jumped since (S13).
 const LEASE_MAX: Duration = Duration::from_secs(3600);
-
-/// Rows looked at in one search for destinations without a lane.
-const DISCOVER_ROWS: i64 = 20_000;
 
 impl LaneStore for Sqlite {
     type Position = i64;
@@ -81,61 +78,11 @@ impl LaneStore for Sqlite {
     }
 
     async fn discover_lanes(&self, source: &Source) -> Result<Discovered> {
-        let name = format!("routes:{source}");
-        let table = format!("{}outbox_log", self.options.prefix.as_str());
-        let of = source.clone();
-        let key = name.clone();
-        let (found, upto, end) = self
-            .read(move |connection, sql| {
-                let failed = wrap("look for new destinations");
-                discover(connection, sql, &of, &key, &table).map_err(failed)
-            })
-            .await?;
-        let discovered = Discovered { found: !found.is_empty(), more: upto < end };
-        if discovered.found || discovered.more {
-            self.advance_routes(name, source.clone(), found, upto).await?;
-        }
-        Ok(discovered)
+        self.search_log(source).await
     }
-}
-
-type Found = Vec<(String, i64)>;
-
-/// New destinations with their first message, how far was looked, and the end of the log.
-fn discover(
-    connection: &rusqlite::Connection,
-    sql: &crate::sql::Sql,
-    source: &Source,
-    key: &str,
-    table: &str,
-) -> rusqlite::Result<(Found, i64, i64)> {
-    let from: i64 =
-        connection.prepare_cached(&sql.meta_get)?.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0);
-    let end: i64 = connection.prepare_cached(&sql.log_end)?.query_row([table], |row| row.get(0))?;
-    let upto = end.min(from.saturating_add(DISCOVER_ROWS));
-    let mut statement = connection.prepare_cached(&sql.discover_lanes)?;
-    let found = statement
-        .query_map(params![source.as_str(), from, upto], |row| {
-            Ok((crate::row::lossy(row, 0)?.unwrap_or_default(), row.get(1)?))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok((found, upto, end))
 }
 
 impl Sqlite {
-    async fn advance_routes(&self, name: String, source: Source, found: Found, upto: i64) -> Result<()> {
-        let db = self.clone();
-        self.write(Class::Lazy, move |tx| {
-            let now = db.options.clock.now().as_micros();
-            for (destination, first) in &found {
-                tx.execute(&tx.sql.insert_lane, params![source.as_str(), destination, now, first - 1])?;
-                crash_point!("lanes.discovered");
-            }
-            tx.execute(&tx.sql.meta_put, params![name, upto]).map(drop)
-        })
-        .await
-    }
-
     fn take(&self, tx: &mut SqliteTx<'_>, take: &TakeLanes) -> Result<Vec<LaneLease<i64>>> {
         let now = self.options.clock.now();
         let (source, owner) = (take.source.as_str(), take.owner.as_str());

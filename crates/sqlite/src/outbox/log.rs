@@ -1,8 +1,9 @@
 //! Reading and settling the log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use twobox_core::lifecycle::{Next, State, Step};
 use twobox_core::ports::{
     LaneId, LaneLease, LogChunk, LogEntry, LogStore, NewWaiting, ReadLog, Settled, Settlement, WaitingOutcome,
@@ -21,6 +22,9 @@ use crate::{Sqlite, SqliteTx};
 /// Failed attempts kept per message (L9).
 const ATTEMPTS_KEPT: i64 = 20;
 
+/// Whether there were messages of the reader's own source that are for none of its lanes.
+type Strangers = bool;
+
 impl LogStore for Sqlite {
     async fn changed(&self, seen: u64) -> u64 {
         let mut version = self.state.version.subscribe();
@@ -30,13 +34,21 @@ impl LogStore for Sqlite {
 
     async fn read_log(&self, read: ReadLog<i64>) -> Result<LogChunk<i64>> {
         let (ttl, now) = (self.options.ttl, self.options.clock.now());
-        if let Some(chunk) = self.recent_chunk(&read, now) {
-            return Ok(chunk);
+        let (after, reader) =
+            (read.after, read.lanes.first().map(|lease| (lease.epoch, Arc::clone(&lease.link))));
+        let (chunk, strangers) = match self.recent_chunk(&read, now) {
+            Some(found) => found,
+            None => {
+                let read = move |connection: &Connection, sql: &Sql| {
+                    read_chunk(connection, sql, &read, ttl, now).map_err(wrap("read the log"))
+                };
+                self.read(read).await?
+            }
+        };
+        if let (Some((epoch, link)), false) = (reader, strangers) {
+            self.state.routes.seen(epoch, &link.source, after, chunk.scanned);
         }
-        self.read(move |connection, sql| {
-            read_chunk(connection, sql, &read, ttl, now).map_err(wrap("read the log"))
-        })
-        .await
+        Ok(chunk)
     }
 
     async fn make_durable(&self, epoch: u64, position: &i64) -> Result<()> {
@@ -67,14 +79,14 @@ impl LogStore for Sqlite {
     }
 
     fn reached(&self, source: &Source, upto: Option<&i64>) {
-        self.state.pace.reached(source, upto.copied());
+        self.note_reached(source, upto.copied());
     }
 }
 
 impl Sqlite {
     /// What a read would find, if all of it was appended by our own writer lately. The end is asked first: what is
     /// committed meanwhile is found by the next read.
-    fn recent_chunk(&self, read: &ReadLog<i64>, now: Timestamp) -> Option<LogChunk<i64>> {
+    fn recent_chunk(&self, read: &ReadLog<i64>, now: Timestamp) -> Option<(LogChunk<i64>, Strangers)> {
         let end = self.state.end();
         let illegible = |lease: &LaneLease<i64>| lease.link.destination.as_str().contains(ILLEGIBLE);
         if read.until.is_some() || read.lanes.iter().any(illegible) {
@@ -89,10 +101,13 @@ impl Sqlite {
         let lane = |message: &Message| lanes.get(&(&message.source, &message.destination)).copied();
         let more = recent.last().is_some_and(|(last, _)| *last < end);
         let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more, now };
-        let mut bytes = 0;
+        let (mut bytes, mut strangers) = (0, false);
         for (position, message) in recent {
             chunk.scanned = position;
-            let Some(lane) = lane(&message) else { continue };
+            let Some(lane) = lane(&message) else {
+                strangers |= read.lanes.iter().any(|lease| lease.link.source == message.source);
+                continue;
+            };
             bytes += message.payload.len();
             chunk.entries.push(LogEntry { lane, position, message: Ok(message) });
             if bytes >= read.bytes_max {
@@ -100,46 +115,51 @@ impl Sqlite {
                 break;
             }
         }
-        Some(chunk)
+        Some((chunk, strangers))
     }
 }
 
 fn read_chunk(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     sql: &Sql,
     read: &ReadLog<i64>,
     ttl: std::time::Duration,
     now: Timestamp,
-) -> rusqlite::Result<LogChunk<i64>> {
+) -> rusqlite::Result<(LogChunk<i64>, Strangers)> {
     let lanes = lanes_by_name(connection, sql, &read.lanes)?;
     let mut chunk = LogChunk { entries: Vec::new(), scanned: read.after, more: false, now };
     let limit = i64::try_from(read.scan_max).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql.read_log)?;
     let mut rows = statement.query(params![read.after, read.until.unwrap_or(i64::MAX), limit])?;
     let mut decoder = Decoder::new(ttl);
-    let (mut scanned, mut bytes) = (0_usize, 0_usize);
+    let (mut scanned, mut bytes, mut strangers) = (0_usize, 0_usize, false);
     while let Some(row) = rows.next()? {
         chunk.scanned = row.get(0)?;
         scanned += 1;
         let (source, destination) = (raw(row, 1)?, raw(row, 2)?);
-        let Some(&lane) = lanes.get(source).and_then(|lanes| lanes.get(destination)) else { continue };
+        // Rows of other sources are none of this reader's business.
+        let Some(lanes) = lanes.get(source) else { continue };
+        let Some(&lane) = lanes.get(destination) else {
+            strangers = true;
+            continue;
+        };
         let message = decoder.message(row, 0);
         bytes += message.as_ref().map_or(0, |message| message.payload.len());
         chunk.entries.push(LogEntry { lane, position: chunk.scanned, message });
         if bytes >= read.bytes_max {
             chunk.more = true;
-            return Ok(chunk);
+            return Ok((chunk, strangers));
         }
     }
     chunk.more = scanned >= read.scan_max;
-    Ok(chunk)
+    Ok((chunk, strangers))
 }
 
 /// Lanes by the bytes of their source and destination.
 type LanesByName = HashMap<Vec<u8>, HashMap<Vec<u8>, LaneId>>;
 
 fn lanes_by_name(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     sql: &Sql,
     leases: &[LaneLease<i64>],
 ) -> rusqlite::Result<LanesByName> {

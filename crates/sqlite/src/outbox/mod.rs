@@ -6,6 +6,7 @@ mod keys;
 pub(crate) mod lanes;
 mod log;
 mod resend;
+pub(crate) mod routes;
 mod waiting;
 
 pub use self::inspect::MessageStatus;

@@ -16,7 +16,7 @@ use crate::error::{is_unwritable, wrap};
 use crate::guard::{Guard, Inside};
 use crate::kept::Kept;
 use crate::options::{Durability, Options};
-use crate::shared::Shared;
+use crate::shared::{BoxState, Shared};
 use crate::tx::{News, SqliteTx};
 
 /// Lazy work is synced within this time (W4).
@@ -40,8 +40,8 @@ pub(crate) struct Core {
     careful: u32,
     /// How long the last commit took: what a gap is measured against.
     pub(super) commit_time: Duration,
-    /// How long the last group is to wait for delivery.
-    pause: Duration,
+    /// Boxes whose delivery is behind the last group.
+    behind: Option<Arc<BoxState>>,
 }
 
 /// The connection and what guards it.
@@ -107,7 +107,7 @@ impl Core {
             groups: 0,
             careful: 0,
             commit_time: Duration::ZERO,
-            pause: Duration::ZERO,
+            behind: None,
         }
     }
 
@@ -337,7 +337,7 @@ impl Core {
             Failure::Refused(error)
         })?;
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
-        self.pause = self.shared.publish(&ends, mode == Durability::Full, rings);
+        self.behind = self.shared.publish(&ends, mode == Durability::Full, rings, now);
         self.tell_of_others(others);
         Ok(())
     }
@@ -376,8 +376,8 @@ impl Core {
         let configured = self.shared.options.durability;
         classes.fold(Durability::ProcessCrash, |mode, class| match class {
             Class::Barrier => Durability::Full,
-            Class::Synced if mutant!(AcknowledgeBeforeSync) => mode,
-            Class::Synced if configured == Durability::Full => Durability::Full,
+            Class::Synced | Class::Caller if mutant!(AcknowledgeBeforeSync) => mode,
+            Class::Synced | Class::Caller if configured == Durability::Full => Durability::Full,
             _ => mode,
         })
     }
@@ -487,13 +487,9 @@ impl Core {
         rest
     }
 
-    /// How long to let delivery catch up with the group that has just committed.
-    pub(super) fn give_way(&mut self) -> Duration {
-        let pause = std::mem::take(&mut self.pause);
-        if !pause.is_zero() {
-            self.meters().gave_way.one();
-        }
-        pause
+    /// The boxes whose delivery is behind the group that has just committed: callers are to be held for it.
+    pub(super) fn give_way(&mut self) -> Option<Arc<BoxState>> {
+        self.behind.take().inspect(|_| self.meters().gave_way.one())
     }
 
     /// Where the writer counts.

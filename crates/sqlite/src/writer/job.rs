@@ -12,12 +12,26 @@ use crate::tx::{SqliteTx, isolated};
 pub(crate) enum Class {
     /// It must be durable before it is acknowledged.
     Synced,
+    /// As well, and whoever waits for it may be held while delivery is behind: a transaction of the user's.
+    Caller,
     /// Losing it only causes work to be done again; synced within a second (W4).
     Lazy,
     /// Losing it changes nothing after a restart: lease renewals, what is shown to people.
     Ephemeral,
     /// It exists to make everything before it durable, whatever the configured durability.
     Barrier,
+}
+
+impl Class {
+    /// Whether nobody waits for its commit: it rides along with the next one that somebody waits for.
+    pub(crate) fn is_patient(self) -> bool {
+        matches!(self, Self::Lazy | Self::Ephemeral)
+    }
+
+    /// Whether it is not to be held when callers are.
+    pub(crate) fn is_urgent(self) -> bool {
+        matches!(self, Self::Synced | Self::Barrier)
+    }
 }
 
 /// How far a job got.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use twobox_core::{Clock, Error, ErrorKind, Result, mutant};
 
-use super::job::Job;
+use super::job::{Class, Job};
 use crate::shared::BoxState;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -43,6 +43,8 @@ struct State {
     closed: bool,
     /// The consumer sleeps until this many jobs are there.
     wanted: Option<usize>,
+    /// The consumer holds callers, until delivery has caught up or something else is to be done.
+    holding: bool,
 }
 
 impl Queue {
@@ -67,9 +69,11 @@ impl Queue {
         if state.closed {
             return Err(closed());
         }
+        let is_urgent = queued.job.class().is_urgent();
         state.jobs.push_back(queued);
         self.any.store(true, Ordering::Release);
-        if state.wanted.is_some_and(|wanted| state.jobs.len() >= wanted) {
+        let is_enough = state.wanted.is_some_and(|wanted| state.jobs.len() >= wanted);
+        if is_enough || (is_urgent && state.holding) {
             state.wanted = None;
             drop(state);
             self.filled.notify_one();
@@ -116,6 +120,36 @@ impl Queue {
             .wait_timeout_while(state, patience, |state| state.wanted.is_some() && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
         state.wanted = None;
+    }
+
+    /// Holds callers while delivery is behind, at most `patience`, until something comes that is not to be held. Takes
+    /// that, and what rides along with it; callers stay.
+    pub(crate) fn hold(&self, patience: Duration, is_behind: impl Fn() -> bool) -> VecDeque<Queued> {
+        let is_urgent = |queued: &Queued| queued.job.class().is_urgent();
+        let mut state = self.lock();
+        state.holding = true;
+        let (mut state, _) = self
+            .filled
+            .wait_timeout_while(state, patience, |state| {
+                !state.closed && !state.jobs.iter().any(is_urgent) && is_behind()
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        state.holding = false;
+        if !state.jobs.iter().any(is_urgent) {
+            return VecDeque::new();
+        }
+        let is_caller = |queued: &Queued| queued.job.class() == Class::Caller;
+        let (callers, others) = self.all(&mut state).into_iter().partition(is_caller);
+        state.jobs = callers;
+        self.any.store(!state.jobs.is_empty(), Ordering::Release);
+        others
+    }
+
+    /// Delivery has come further: whoever holds callers for it looks again.
+    pub(crate) fn nudge(&self) {
+        if self.lock().holding {
+            self.filled.notify_one();
+        }
     }
 
     /// Takes what is there without waiting.
@@ -206,12 +240,16 @@ fn closed() -> Error {
 mod tests {
     use twobox_testkit::ManualClock;
 
-    use super::super::job::{Class, ClosureJob};
+    use super::super::job::ClosureJob;
     use super::*;
     use crate::{Prefix, SqliteTx};
 
     fn push(queue: &Queue) {
-        let (job, _) = ClosureJob::new(Class::Synced, |_: &mut SqliteTx<'_>| Ok::<(), Error>(()));
+        push_of(queue, Class::Synced);
+    }
+
+    fn push_of(queue: &Queue, class: Class) {
+        let (job, _) = ClosureJob::new(class, |_: &mut SqliteTx<'_>| Ok::<(), Error>(()));
         let permit = Arc::clone(&queue.permits).try_acquire_owned().expect("there is room");
         let state = Arc::new(BoxState::new(Prefix::default()));
         queue.push(Queued { job: Box::new(job), state, _permit: permit }).expect("the queue is open");
@@ -229,6 +267,45 @@ mod tests {
         push(&queue);
         assert_eq!(queue.drain().len(), 1);
         assert!(!queue.spin(&clock, clock.monotonic()));
+    }
+
+    fn classes(jobs: &VecDeque<Queued>) -> Vec<Class> {
+        jobs.iter().map(|queued| queued.job.class()).collect()
+    }
+
+    #[test]
+    fn callers_are_held_and_what_others_wait_for_is_not() {
+        let (queue, clock) = (Queue::new(9), ManualClock::default());
+        [Class::Caller, Class::Lazy, Class::Caller].into_iter().for_each(|class| push_of(&queue, class));
+        assert_eq!(queue.hold(Duration::ZERO, || true).len(), 0, "nobody needs anything but callers");
+        push_of(&queue, Class::Barrier);
+        push_of(&queue, Class::Synced);
+        let urgent = queue.hold(Duration::MAX, || true);
+        assert_eq!(classes(&urgent), [Class::Lazy, Class::Barrier, Class::Synced], "lazy work rides along");
+        assert!(queue.spin(&clock, clock.monotonic()), "callers are still there");
+        assert_eq!(queue.hold(Duration::MAX, || false).len(), 0, "delivery has caught up");
+        assert_eq!(classes(&queue.drain()), [Class::Caller, Class::Caller]);
+        queue.close();
+        assert_eq!(queue.hold(Duration::MAX, || true).len(), 0);
+    }
+
+    #[test]
+    fn whoever_holds_callers_hears_that_delivery_has_come_further() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let (queue, behind) = (Arc::new(Queue::new(9)), Arc::new(AtomicBool::new(true)));
+        let (tell, told) = std::sync::mpsc::channel();
+        let of_thread = (Arc::clone(&queue), Arc::clone(&behind));
+        let thread = std::thread::spawn(move || {
+            let (queue, behind) = of_thread;
+            tell.send(queue.hold(10 * LIMIT, || behind.load(Ordering::Acquire)).len())
+        });
+        while !queue.lock().holding {
+            std::thread::yield_now();
+        }
+        behind.store(false, Ordering::Release);
+        queue.nudge();
+        assert_eq!(told.recv_timeout(LIMIT), Ok(0));
+        assert!(thread.join().is_ok_and(|told| told.is_ok()));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use twobox_core::{Clock, Error, ErrorKind, Result};
 use super::checkpointer::Checkpointer;
 use super::core::Core;
 use super::queue::{Late, Queue, Queued};
+use crate::pace::HOLD_MAX;
+use crate::shared::BoxState;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -66,45 +68,109 @@ impl Drop for WriterThread {
 fn run(core: &Mutex<Core>, queue: &Queue, checkpointer: &Checkpointer) {
     let clock = Arc::clone(&lock(core).shared.options.clock);
     let mut busy_since = clock.monotonic();
-    let mut unfinished = VecDeque::new();
-    let (mut answered, mut patience, mut spin) = (0, Duration::ZERO, Spin::default());
+    let mut turns = Turns::new(queue, &*clock);
     loop {
         let sync_in = lock(core).time_to_sync().unwrap_or(IDLE);
         let idle_since = clock.monotonic();
-        if unfinished.is_empty() {
-            spin.look(queue, &*clock, answered);
-        }
-        let mut jobs = match queue.take(if unfinished.is_empty() { sync_in } else { Duration::ZERO }) {
-            Some(jobs) => jobs,
-            None if unfinished.is_empty() => break,
-            None => VecDeque::new(),
-        };
+        let Some(jobs) = turns.next(sync_in) else { break };
         if clock.monotonic().saturating_sub(idle_since) >= BUSY_PAUSE {
             busy_since = clock.monotonic();
         }
         let mut core = lock(core);
-        let mut late = Late::expected(queue, &*clock, answered, patience);
-        answered = jobs.len();
-        // What is new comes before what has had its turn (W7).
-        jobs.append(&mut unfinished);
-        unfinished = guarded_step(&mut core, jobs, &mut late);
-        core.tick();
-        answered += late.joined();
-        // A fraction of what a commit takes: it never costs more than it saves.
-        patience = (core.commit_time / 4).min(PATIENCE_MAX);
-        let for_delivery = core.give_way();
+        turns.run(&mut core, jobs);
         checkpointer.after_group(&mut core);
         drop(core);
-        let busy_for = clock.monotonic().saturating_sub(busy_since);
-        if !for_delivery.is_zero() {
-            queue.wait(usize::MAX, for_delivery);
-        }
-        if busy_for >= BUSY_MAX {
+        if clock.monotonic().saturating_sub(busy_since) >= BUSY_MAX {
             queue.wait(usize::MAX, BUSY_PAUSE);
             busy_since = clock.monotonic();
         }
     }
     lock(core).sync_lazy();
+}
+
+/// Whose turn it is: what is remembered from one group to the next.
+struct Turns<'q> {
+    queue: &'q Queue,
+    clock: &'q dyn Clock,
+    /// Jobs of the last group, whose callers may be about to come back.
+    answered: usize,
+    /// How long they are waited for.
+    patience: Duration,
+    spin: Spin,
+    /// What has had a turn and needs another one.
+    unfinished: VecDeque<Queued>,
+    hold: Option<Hold>,
+}
+
+/// Callers are held until delivery has caught up with them.
+struct Hold {
+    of: Arc<BoxState>,
+    until: Duration,
+}
+
+impl Hold {
+    fn is_over(&self, now: Duration) -> bool {
+        now >= self.until || !self.of.pace.is_behind(now)
+    }
+}
+
+impl<'q> Turns<'q> {
+    fn new(queue: &'q Queue, clock: &'q dyn Clock) -> Self {
+        let (patience, spin, unfinished) = (Duration::ZERO, Spin::default(), VecDeque::new());
+        Self { queue, clock, answered: 0, patience, spin, unfinished, hold: None }
+    }
+
+    /// The jobs of the next group, beside what is unfinished, or none when it is time for lazy work to be synced. `None`
+    /// once the queue is closed and everything is done.
+    fn next(&mut self, sync_in: Duration) -> Option<VecDeque<Queued>> {
+        if let Some(urgent) = self.while_held() {
+            return Some(urgent);
+        }
+        if !self.unfinished.is_empty() {
+            return Some(self.queue.take(Duration::ZERO).unwrap_or_default());
+        }
+        self.spin.look(self.queue, self.clock, self.answered);
+        let mut jobs = self.queue.take(sync_in)?;
+        // Lazy work costs a commit of its own, or next to nothing in that of callers who are about to come back.
+        let are_patient = !jobs.is_empty() && jobs.iter().all(|queued| queued.job.class().is_patient());
+        if are_patient && self.answered >= SPIN_FOR {
+            self.queue.wait(1, self.patience);
+            jobs.append(&mut self.queue.drain());
+        }
+        Some(jobs)
+    }
+
+    /// What is not held, while callers are. `None` once they are no longer.
+    fn while_held(&mut self) -> Option<VecDeque<Queued>> {
+        let (now, goes_on) = (self.clock.monotonic(), !self.unfinished.is_empty());
+        let hold = self.hold.take().filter(|hold| !hold.is_over(now))?;
+        let patience = if goes_on { Duration::ZERO } else { hold.until.saturating_sub(now) };
+        let urgent = self.queue.hold(patience, || hold.of.pace.is_behind(self.clock.monotonic()));
+        let any = goes_on || !urgent.is_empty();
+        self.hold = Some(hold).filter(|_| any);
+        any.then_some(urgent)
+    }
+
+    /// Runs a group, and those who join it.
+    fn run(&mut self, core: &mut Core, mut jobs: VecDeque<Queued>) {
+        let mut late = match self.hold {
+            Some(_) => Late::nobody(self.clock),
+            None => Late::expected(self.queue, self.clock, self.answered, self.patience),
+        };
+        self.answered = jobs.len();
+        // What is new comes before what has had its turn (W7).
+        jobs.append(&mut self.unfinished);
+        self.unfinished = guarded_step(core, jobs, &mut late);
+        core.tick();
+        self.answered += late.joined();
+        // A fraction of what a commit takes: it never costs more than it saves.
+        self.patience = (core.commit_time / 4).min(PATIENCE_MAX);
+        if let Some(of) = core.give_way() {
+            // A group of others than callers must not hold them any longer: they would never have a turn.
+            let until = self.clock.monotonic().saturating_add(HOLD_MAX);
+            self.hold.get_or_insert(Hold { of, until });
+        }
+    }
 }
 
 /// Whether it is worth to look for callers.

@@ -241,3 +241,24 @@ fn queue_and_run(manual: &Manual, word: &str) {
     let word = word.to_owned();
     manual.transaction(move |tx| say(tx, &word)).unwrap();
 }
+
+/// A group remembers some statements of its callers, and runs the others all the same.
+#[test]
+fn many_different_statements_share_a_group_and_one_that_fails_is_not_remembered_as_failed() {
+    const STATEMENTS: usize = 20;
+    let manual = Manual::new();
+    let insert = |n: usize| format!("INSERT INTO words (word) VALUES ('{n:02} ' || ?1)");
+    let queued: Vec<_> = (0..3)
+        .map(|caller: i64| {
+            manual.queue(move |tx| {
+                (0..STATEMENTS).try_for_each(|n| tx.execute(&insert(n), [caller]).map(drop))?;
+                let failed = tx.savepoint::<_, Error>(|tx| tx.execute(&insert(0), [0, 0]).map(drop));
+                assert!(failed.is_err(), "it has one parameter");
+                tx.execute(&insert(0), [format!("again {caller}")]).map(drop)
+            })
+        })
+        .collect();
+    manual.db.step();
+    queued.into_iter().for_each(|queued| now(queued).unwrap());
+    assert_eq!(manual.words().len(), 3 * (STATEMENTS + 1));
+}

@@ -127,6 +127,24 @@ pub async fn l6_a_destination_nobody_registers_becomes_unrouted<F: StoreFixture>
     assert_eq!(ids(&unread(&fixture, unrouted).await), ["a"]);
 }
 
+/// L6: reading for the lanes that are known hides no destination that is not.
+pub async fn l6_a_new_destination_is_found_among_what_was_read_for_others<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let lease = lane(&fixture).await;
+    let found = async || fixture.store().discover_lanes(&name("shop")).await.expect("looks").found;
+    for round in 1..=3 {
+        let stranger = message(&fixture, &format!("b{round}"), &format!("new-{round}"));
+        let batch = vec![message(&fixture, &format!("a{round}"), "billing"), stranger];
+        fixture.append(batch).await.expect("appends");
+        assert_eq!(unread(&fixture, &lease).await.len(), round);
+        assert!(found().await, "the one of round {round}");
+        assert!(!found().await);
+    }
+    fixture.append(vec![message(&fixture, "last", "billing")]).await.expect("appends");
+    assert_eq!(unread(&fixture, &lease).await.len(), 4);
+    assert!(!found().await, "it has a lane");
+}
+
 /// RF-14: a relay with a default transport takes every lane of its source, also one that has just been discovered.
 pub async fn rf_14_a_relay_that_reaches_everything_takes_every_lane<F: StoreFixture>() {
     let fixture = F::fresh().await;

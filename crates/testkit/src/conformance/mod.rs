@@ -34,6 +34,7 @@ macro_rules! store_conformance {
                 s5_a_lane_has_one_holder_and_tokens_grow, s5_a_stale_lease_writes_nothing,
                 renewing_keeps_the_token, a_released_lane_is_free_at_once, l7_a_relay_takes_only_its_own_source,
                 l6_a_destination_nobody_registers_becomes_unrouted, l6_registering_takes_a_lane_back,
+                l6_a_new_destination_is_found_among_what_was_read_for_others,
                 rf_14_a_relay_that_reaches_everything_takes_every_lane,
                 s13_a_lease_from_a_clock_that_jumped_is_over, l1_cursor_and_waiting_rows_move_together,
                 l3_an_outage_is_shown_and_changes_nothing_else, a_commit_wakes_whoever_watches,

@@ -25,9 +25,9 @@ impl Outbox {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the message exceeds a limit, or `tx` is a connection to another
     /// file or is not in a transaction; otherwise the statement's error.
     pub fn enqueue(&self, tx: &mut impl Enqueue, message: &NewMessage) -> Result<MessageId> {
-        let message = self.stamp.message(message)?;
-        self.db.append(tx, &message)?;
-        Ok(message.id)
+        let message = Arc::new(self.stamp.message(message)?);
+        self.db.append_shared(tx, &message)?;
+        Ok(message.id.clone())
     }
 
     /// Enqueues a message unless one was enqueued under `key` before: for callers that may repeat themselves.
