@@ -13,10 +13,10 @@ use twobox_core::Source;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// How many messages of the log delivery may be behind for callers to be held. Fewer are on their way anyhow: a group of
-/// 64 callers and half of the next. More are not caught up with in a moment: the receiver is slower than the callers,
+/// How many messages of the log delivery may be behind for callers to be held. Fewer are on their way anyhow: two groups
+/// of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers,
 /// and holding them would slow them down for nothing.
-const BEHIND: Range<i64> = 96..8_192;
+const BEHIND: Range<i64> = 128..8_192;
 
 /// The longest that callers are held after a group: longer than a sync that went badly.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(5);

@@ -55,9 +55,18 @@ impl Recent {
         }
         kept.bytes += message.payload.len();
         kept.messages.push_back((place, message));
+    }
+
+    /// Drops what is beyond the limits. Not done by [`push`](Self::push): whoever is to hear of a commit waits for that,
+    /// and to drop a message that the processor has long forgotten takes longer than to push one.
+    pub(crate) fn trim(&self) {
+        let mut dropped = Vec::new();
+        let mut kept = self.lock();
         while kept.messages.len() > MESSAGES_MAX || kept.bytes > BYTES_MAX {
-            kept.drop_first();
+            dropped.extend(kept.take_first());
         }
+        // Relays need not wait for this either.
+        drop(kept);
     }
 
     /// What comes after `after`, at most `max` messages, if all of it up to `end` is here.
@@ -89,10 +98,8 @@ impl Kept {
         self.bytes = 0;
     }
 
-    fn drop_first(&mut self) {
-        if let Some((_, message)) = self.messages.pop_front() {
-            self.bytes -= message.payload.len();
-        }
+    fn take_first(&mut self) -> Option<Appended> {
+        self.messages.pop_front().inspect(|(_, message)| self.bytes -= message.payload.len())
     }
 }
 
@@ -152,10 +159,27 @@ mod tests {
         let recent = Recent::default();
         let push = |place, bytes| recent.push(recent.generation(), appended(place, bytes));
         (1..=5000).for_each(|place| push(place, 1));
+        recent.trim();
         assert_eq!(recent.lock().messages.len(), MESSAGES_MAX);
         (5001..=5010).for_each(|place| push(place, 1 << 20));
+        recent.trim();
         let kept = recent.lock();
         assert!(kept.bytes <= BYTES_MAX && kept.messages.len() == 4);
         assert_eq!(kept.bytes, kept.messages.iter().map(|(_, message)| message.payload.len()).sum::<usize>());
+    }
+
+    #[tokio::test]
+    async fn the_writer_keeps_it_within_its_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = crate::Sqlite::open(folder.path().join("shop.db")).await.unwrap();
+        db.migrate().await.unwrap();
+        let of_tx = db.clone();
+        db.transaction(move |tx| (1..=2_000).try_for_each(|place| of_tx.append(tx, &appended(place, 1).1)))
+            .await
+            .unwrap();
+        // The writer has cleaned up behind the one before when it answers this one.
+        db.transaction::<_, twobox_core::Error, _>(|_| Ok(())).await.unwrap();
+        assert_eq!(db.state.recent.lock().messages.len(), MESSAGES_MAX);
+        assert_eq!(places(db.state.recent.after(1_999, 2_000, 9)), Some(vec![2_000]));
     }
 }

@@ -103,6 +103,12 @@ impl BoxState {
         self.tell_work();
     }
 
+    /// Has relays get up while what they will be told of is synced: to be woken takes long, and less for one who was
+    /// awake a moment ago. They find that nothing is new, and wait on.
+    pub(crate) fn stir(&self) {
+        self.version.send_modify(|_| {});
+    }
+
     /// How often a lane may have been paused or resumed.
     pub(crate) fn steered(&self) -> u64 {
         self.steered.load(Ordering::Acquire)
@@ -178,6 +184,11 @@ impl Shared {
         }
         self.forget_recent();
         self.wake_all();
+    }
+
+    /// Keeps what is in memory of the logs within its limits.
+    pub(crate) fn trim_recent(&self) {
+        self.boxes().iter().for_each(|state| state.recent.trim());
     }
 
     /// What is in memory may not be in the database.

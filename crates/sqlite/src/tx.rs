@@ -33,6 +33,14 @@ impl News {
         matches!((self, other), (Self::Work(queue), Self::Work(other)) if Arc::ptr_eq(queue, other))
     }
 
+    /// The log that has grown, if this is about one.
+    pub(crate) fn log(&self) -> Option<&Arc<BoxState>> {
+        match self {
+            Self::InLog { log, .. } => Some(log),
+            Self::Work(_) | Self::Steered(_) => None,
+        }
+    }
+
     /// Tells. Returns whether other processes have to hear of it as well.
     pub(crate) fn publish(self) -> bool {
         match self {

@@ -294,8 +294,12 @@ mod linux {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
+    use twobox_core::ports::LogStore;
     use twobox_testkit::eventually;
 
     use crate::Sqlite;
@@ -320,5 +324,32 @@ mod tests {
         other.execute("INSERT INTO t VALUES (3)", []).unwrap();
         db.transaction(|tx| tx.execute("INSERT INTO t VALUES (4)", []).map(drop)).await.unwrap();
         assert!(forgotten() > before + 1, "the writer finds out by itself, at its next commit");
+    }
+
+    /// Whoever is stirred gets up, finds that nothing has changed, and waits on.
+    #[tokio::test]
+    async fn relays_are_stirred_without_being_told_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Sqlite::open(folder.path().join("shop.db")).await.unwrap();
+        db.migrate().await.unwrap();
+        let seen = *db.state.version.borrow();
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut changed = std::pin::pin!(db.changed(seen));
+        let mut is_told = || changed.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let woken = || woken.0.load(Ordering::Relaxed);
+        assert_eq!((is_told(), woken()), (false, 0));
+        db.state.stir();
+        assert_eq!((woken(), is_told()), (1, false));
+        db.state.wake();
+        assert_eq!((woken(), is_told()), (2, true));
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -132,7 +132,14 @@ pub struct Batch {
 impl Batch {
     /// An empty batch, which as it stands is a probe.
     pub fn new() -> Self {
-        Self { out: vec![b'['], count: 0, sent: None }
+        Self::with_capacity(1024)
+    }
+
+    /// As [`new`](Self::new), with room for so many bytes.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        let mut out = Vec::with_capacity(bytes);
+        out.push(b'[');
+        Self { out, count: 0, sent: None }
     }
 
     /// Adds an envelope at the end.

@@ -16,6 +16,9 @@ use crate::signing::{
 };
 use crate::{Destination, Message, Source, Timestamp, mutant};
 
+/// What an envelope usually takes beside its payload: names, dates, a signature.
+const ENVELOPE_BYTES: usize = 600;
+
 /// A request that was made, and what its answer must be bound to.
 #[derive(Debug)]
 pub struct Asked<'a> {
@@ -35,7 +38,8 @@ impl<'a> Asked<'a> {
         sent: Timestamp,
         key: Option<&'a Key>,
     ) -> (Self, Vec<u8>) {
-        let (mut envelopes, mut macs) = (Batch::new(), Vec::with_capacity(batch.len().max(1)));
+        let bytes = batch.iter().map(|message| message.payload.len() + ENVELOPE_BYTES).sum();
+        let (mut envelopes, mut macs) = (Batch::with_capacity(bytes), Vec::with_capacity(batch.len().max(1)));
         for message in batch {
             let draft = Draft::new(message);
             let signature = key.map(|key| sign(key, &draft.signed(sent, &link.outbox)));

@@ -18,6 +18,10 @@ const REST_MAX: i64 = 64;
 /// with a reader in the way no pass gets any further.
 const PASSES_MAX: u32 = 3;
 
+/// The priority of the thread, for that thread alone: a tenth of what others of the process get, if all want to run.
+#[cfg(all(target_os = "linux", not(feature = "shuttle")))]
+const NICE: i32 = 10;
+
 /// Copies the write-ahead log into the database file, away from the commit path. The log is reused, not
 /// truncated: growing a file makes every sync slower.
 pub(crate) struct Checkpointer {
@@ -76,6 +80,7 @@ impl Checkpointer {
     }
 
     fn run(&self, shared: &Shared) {
+        step_back();
         while self.wait_for_request() {
             let copied = shared.readers.with_checkpointer(copy);
             crash_point!("checkpoint.copied");
@@ -99,6 +104,16 @@ impl Checkpointer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets whoever commits go first. Copying takes a processor for a while, and where there are few of them, commits and
+/// deliveries are late for it; nobody waits for the copy.
+fn step_back() {
+    // A schedule runs all threads as one.
+    #[cfg(all(target_os = "linux", not(feature = "shuttle")))]
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(error = one_line(&error), "checkpoints are made at ordinary priority");
     }
 }
 
@@ -190,5 +205,18 @@ mod tests {
         disk.fail(Fault { kind: Kind::Sync, nth: 0 });
         let failed = crate::file::sync(&copier).unwrap_err();
         assert_eq!((failed.kind(), disk.struck()), (ErrorKind::Unavailable, 1));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn one_thread_steps_back_and_its_process_does_not() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let before = priority();
+        let stepped_back = std::thread::spawn(move || {
+            step_back();
+            priority()
+        });
+        assert_eq!(stepped_back.join().unwrap(), NICE);
+        assert_eq!(priority(), before);
     }
 }

@@ -174,8 +174,9 @@ impl Core {
         self.run_group(jobs, ran, false, &mut Late::nobody(&*clock))
     }
 
-    /// Housekeeping between groups: lazy work is synced, the write-ahead log is kept short.
+    /// Housekeeping between groups: what is in memory is kept within its limits, lazy work is synced.
     pub(crate) fn tick(&mut self) {
+        self.shared.trim_recent();
         if self.ready().is_err() {
             return;
         }
@@ -310,6 +311,9 @@ impl Core {
             }
         };
         crash_point!("writer.before-commit");
+        if mode == Durability::Full {
+            stir(&news);
+        }
         let start = self.shared.options.clock.monotonic();
         let open = self.open.as_mut().expect("a transaction is open");
         if let Err(error) = open.guard.commit(&open.connection) {
@@ -513,6 +517,16 @@ impl Core {
     /// Whether it is time to look at the size of the write-ahead log.
     pub(crate) fn is_time_to_look(&self) -> bool {
         self.groups.is_multiple_of(GROUPS_PER_LOOK)
+    }
+}
+
+/// Stirs whoever will want to hear of this once it is committed.
+fn stir(news: &[News]) {
+    let mut stirred: Option<&Arc<BoxState>> = None;
+    for log in news.iter().filter_map(News::log) {
+        if stirred.replace(log).is_none_or(|last| !Arc::ptr_eq(last, log)) {
+            log.stir();
+        }
     }
 }
 
