@@ -5,7 +5,6 @@
 //! behind, callers are held until it has caught up, for a moment.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use twobox_core::Source;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// How many messages of the log delivery may be behind for callers to be held. Fewer are on their way anyhow: two groups
-/// of 64 callers. More are not caught up with in a moment: the receiver is slower than the callers,
-/// and holding them would slow them down for nothing.
-const BEHIND: Range<i64> = 128..8_192;
+/// So many messages are always on their way: callers are not held for fewer.
+const FEW: i64 = 96;
+/// So many are not caught up with in a moment: the receiver is slower than the callers, and holding them would slow them
+/// down for nothing.
+const MANY: i64 = 8_192;
 
 /// The longest that callers are held after a group: longer than a sync that went badly.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(5);
@@ -36,6 +36,8 @@ struct State {
     relays: BTreeMap<Source, i64>,
     /// The end of the log.
     end: i64,
+    /// How many messages a group has, when it has many.
+    group: i64,
     /// Groups that are being delivered: the last place of each, and when it was committed.
     timed: VecDeque<(i64, Duration)>,
     /// How long delivery takes when nothing is in its way: what is on its way for so long is not late.
@@ -57,7 +59,7 @@ impl Pace {
     /// A group has appended messages up to `end`. Whether its callers are to be held for delivery.
     pub(crate) fn appended(&self, end: i64, now: Duration) -> bool {
         let mut state = self.lock();
-        state.end = end;
+        state.grow(end);
         if !state.relays.is_empty() && state.timed.len() < TIMED_MAX {
             state.timed.push_back((end, now));
         }
@@ -78,7 +80,21 @@ impl State {
     fn is_behind(&self, now: Duration) -> bool {
         let Some(reached) = self.relays.values().min() else { return false };
         let is_late = |(_, committed): &(i64, Duration)| now.saturating_sub(*committed) > self.best;
-        BEHIND.contains(&self.end.saturating_sub(*reached)) && self.timed.front().is_none_or(is_late)
+        let behind = self.end.saturating_sub(*reached);
+        (self.allowance()..MANY).contains(&behind) && self.timed.front().is_none_or(is_late)
+    }
+
+    /// How far callers may be ahead of delivery: while a group is handled, the next one is committed.
+    fn allowance(&self) -> i64 {
+        FEW.max(self.group.saturating_mul(2))
+    }
+
+    /// The log ends here now.
+    fn grow(&mut self, end: i64) {
+        // What was there before is no group.
+        let grown = if self.end == 0 { 0 } else { end.saturating_sub(self.end) };
+        self.group = grown.max(self.group - self.group / 8);
+        self.end = end;
     }
 
     /// Takes note of how long the groups took that are delivered now.
@@ -109,15 +125,46 @@ mod tests {
         assert!(pace.is_behind(ms(0)));
         pace.appended(1_010, ms(0));
         assert!(pace.appended(1_020, ms(1)));
-        assert!(!pace.appended(800 + BEHIND.end, ms(1)), "it is far behind");
+        (1..=MANY / 10).for_each(|n| _ = pace.appended(1_020 + 10 * n, ms(1)));
+        assert!(!pace.appended(800 + MANY, ms(1)), "it is far behind");
         pace.reached(&shop, Some(801), ms(1));
         assert!(pace.is_behind(ms(1)), "it comes nearer");
-        pace.reached(&shop, Some(801 + BEHIND.end - BEHIND.start), ms(1));
+        pace.reached(&shop, Some(801 + MANY - FEW), ms(1));
         assert!(!pace.is_behind(ms(9)), "it has caught up");
         pace.reached(&bank, Some(801), ms(9));
         assert!(pace.is_behind(ms(9)), "another relay is behind");
         pace.reached(&bank, None, ms(9));
         assert!(!pace.is_behind(ms(9)));
+    }
+
+    #[test]
+    fn many_callers_may_be_further_ahead_than_few() {
+        let shop = Source::new("shop").unwrap();
+        let groups = |size: i64| {
+            let pace = Pace::default();
+            pace.appended(1_000_000, ms(0));
+            pace.reached(&shop, Some(1_000_000), ms(0));
+            (1..20).find(|n| pace.appended(1_000_000 + size * n, ms(n.unsigned_abs())))
+        };
+        assert_eq!(groups(500), Some(2), "one is handled while the next one is committed");
+        assert_eq!(groups(64), Some(2));
+        assert_eq!(groups(20), Some(5), "less than a hundred messages are always on their way");
+        assert_eq!(groups(5), None);
+    }
+
+    #[test]
+    fn the_size_of_groups_follows_the_number_of_callers() {
+        let pace = Pace::default();
+        let append = |by: i64| {
+            let end = pace.lock().end;
+            pace.appended(end + by, ms(0));
+            pace.lock().group
+        };
+        assert_eq!(append(2_000_000), 0, "what was there before is no group");
+        assert_eq!([append(64), append(64), append(500)], [64, 64, 500]);
+        assert!(append(10) > 400, "one group with few does not mean few callers");
+        (0..40).for_each(|_| _ = append(10));
+        assert_eq!(append(10), 10);
     }
 
     #[test]
@@ -127,10 +174,10 @@ mod tests {
         pace.reached(&shop, Some(0), ms(0));
         pace.appended(10, ms(0));
         pace.reached(&shop, Some(10), ms(50));
-        assert!(!pace.appended(1_010, ms(60)), "it was committed just now");
+        assert!((1..=9).all(|n| !pace.appended(10 + 100 * n, ms(60))), "they were committed just now");
         assert!(!pace.is_behind(ms(110)), "the link takes as long");
         assert!(pace.is_behind(ms(111)));
-        pace.reached(&shop, Some(1_010), ms(200));
+        pace.reached(&shop, Some(910), ms(200));
         let best = pace.lock().best;
         assert!(ms(50) < best && best < ms(51), "one bad time is not the rule: {best:?}");
         assert_eq!(pace.lock().timed.len(), 0);

@@ -59,7 +59,9 @@ impl Wave {
                 postponed.extend(key);
                 continue;
             }
-            prepared.extend(key.filter(|_| is_prepared));
+            if is_prepared {
+                prepared.extend(key);
+            }
             now.push(at);
         }
         Self { now, later, _handling: handling }
