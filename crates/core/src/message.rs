@@ -77,7 +77,8 @@ impl Payload {
         Self { bytes: bytes.into(), sha256: OnceLock::new(), is_json: false }
     }
 
-    /// Serialises a value.
+    /// Serialises a value, as one JSON value: an implementation of `Serialize` by hand that leaves something out of it,
+    /// such as the value of a key, makes a payload that receivers refuse.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if it cannot be.

@@ -152,7 +152,11 @@ impl<'c> SqliteTx<'c> {
     pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
         self.check()?;
         let result = match self.kept.their_statement(self.connection, sql) {
-            Ok(Some(statement)) => statement.execute(params),
+            Ok(Some(statement)) => {
+                // A named parameter that is left out is NULL, whatever somebody else has given for it.
+                statement.clear_bindings();
+                statement.execute(params)
+            }
             Ok(None) => {
                 self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params))
             }

@@ -262,3 +262,15 @@ fn many_different_statements_share_a_group_and_one_that_fails_is_not_remembered_
     queued.into_iter().for_each(|queued| now(queued).unwrap());
     assert_eq!(manual.words().len(), 3 * (STATEMENTS + 1));
 }
+
+/// A statement that is remembered keeps nothing of what somebody else has given for its parameters.
+#[test]
+fn a_parameter_that_is_left_out_is_null_whoever_was_there_before() {
+    const INSERT: &str = "INSERT INTO words (word) VALUES (coalesce(:word, 'nothing'))";
+    let manual = Manual::new();
+    let first = manual.queue(|tx| tx.execute(INSERT, &[(":word", "mine")]).map(drop));
+    let second = manual.queue(|tx| tx.execute(INSERT, &[] as &[(&str, &str)]).map(drop));
+    manual.db.step();
+    [first, second].into_iter().for_each(|queued| now(queued).unwrap());
+    assert_eq!(manual.words(), ["mine", "nothing"]);
+}
