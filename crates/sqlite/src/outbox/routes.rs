@@ -9,6 +9,7 @@ use twobox_core::{Result, Source, crash_point};
 
 use crate::Sqlite;
 use crate::error::wrap;
+use crate::row::raw;
 use crate::sql::Sql;
 use crate::sync::{Mutex, MutexGuard};
 use crate::writer::Class;
@@ -66,8 +67,8 @@ impl Routes {
 
 /// What a search has found.
 struct Found {
-    /// New destinations with their first message.
-    lanes: Vec<(String, i64)>,
+    /// New destinations, as they are stored, with their first message.
+    lanes: Vec<(Vec<u8>, i64)>,
     /// How far was looked, and where the log ends.
     upto: i64,
     end: i64,
@@ -129,9 +130,7 @@ fn search(
     let upto = end.min(from.saturating_add(SEARCH_ROWS));
     let mut statement = connection.prepare_cached(&sql.discover_lanes)?;
     let lanes = statement
-        .query_map(params![source.as_str(), from, upto], |row| {
-            Ok((crate::row::lossy(row, 0)?.unwrap_or_default(), row.get(1)?))
-        })?
+        .query_map(params![source.as_str(), from, upto], |row| Ok((raw(row, 0)?.to_vec(), row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(Found { lanes, upto, end, stored })
 }

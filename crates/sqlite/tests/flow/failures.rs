@@ -231,15 +231,19 @@ async fn s19_an_undecodable_row_dies_alone_with_its_bytes() {
 async fn s19_a_destination_that_is_no_name_stops_nobody_else_and_dies_visibly() {
     let world = World::new().await;
     let insert = "INSERT INTO outbox_log (message_id, source, destination, endpoint, payload) \
-                  VALUES ('odd', 'shop', ?1, 'Pay', '1')";
-    let odd = move |tx: &mut twobox_sqlite::SqliteTx<'_>| tx.execute(insert, ["audit\n"]);
+                  VALUES (?1, 'shop', CAST(?2 AS TEXT), 'Pay', '1')";
+    let odd = move |tx: &mut twobox_sqlite::SqliteTx<'_>| {
+        tx.execute(insert, ("control", &b"audit\n"[..]))?;
+        tx.execute(insert, ("bytes", &b"audit\xff"[..]))
+    };
     world.db.transaction::<_, twobox_core::Error, _>(odd).await.unwrap();
     world.enqueue_many("m", 3).await;
     let relay = world.relay(&[("billing", Arc::new(ScriptedTransport::sink()))], RelayOptions::default());
     world.until_sent(3).await;
-    world.until("odd", "Failed").await;
-    let letter = world.db.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().remove(0);
-    assert_eq!(letter.reason.as_str(), "undecodable");
+    world.until("control", "Failed").await;
+    world.until("bytes", "Failed").await;
+    let letters = world.db.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap();
+    assert_eq!(letters.iter().map(|letter| letter.reason.as_str()).collect::<Vec<_>>(), ["undecodable"; 2]);
     world.enqueue_many("later", 3).await;
     world.until_sent(6).await;
     relay.stop().await;
