@@ -6,34 +6,46 @@ pub(crate) struct Digits {
     start: usize,
 }
 
+/// The numbers below a hundred.
+const PAIRS: [[u8; 2]; 100] = {
+    let (mut pairs, mut number) = ([[0; 2]; 100], 0);
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1_u8;
+    }
+    pairs
+};
+
 impl Digits {
     /// Of the number with the longest text: `-9223372036854775808`, or the largest without a sign.
     const MAX: usize = 20;
 
     pub(crate) fn of(mut number: u64) -> Self {
-        let mut digits = Self { text: [b'-'; Self::MAX], start: Self::MAX };
+        let mut digits = Self { text: [0; Self::MAX], start: Self::MAX };
         // Two at a time: what takes long is the division.
-        while number >= 10 {
-            let pair = number % 100;
-            digits.push(pair % 10);
-            digits.push(pair / 10);
+        while number >= 100 {
+            digits.push(number % 100);
             number /= 100;
         }
-        if number > 0 || digits.start == Self::MAX {
-            digits.push(number);
-        }
+        // Most numbers are the lengths of short texts, and come straight here.
+        digits.push(number);
+        digits.start += usize::from(number < 10); // a zero in front
         digits
     }
 
-    /// Adds a digit in front.
-    fn push(&mut self, digit: u64) {
-        self.start -= 1;
-        self.text[self.start] = b'0' + u8::try_from(digit).expect("a digit is small");
+    /// Adds the two digits of a number below a hundred in front.
+    fn push(&mut self, pair: u64) {
+        self.start -= 2;
+        let pair = &PAIRS[usize::try_from(pair).expect("a number below a hundred is small")];
+        self.text[self.start..self.start + 2].copy_from_slice(pair);
     }
 
     pub(crate) fn of_signed(number: i64) -> Self {
         let mut digits = Self::of(number.unsigned_abs());
-        digits.start -= usize::from(number < 0); // where there are no digits there is a minus
+        if number < 0 {
+            digits.start -= 1;
+            digits.text[digits.start] = b'-'; // there may be the zero that was in front
+        }
         digits
     }
 
@@ -48,7 +60,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_formatting_would() {
-        for number in [0, 1, 9, 10, 99, 100, u64::MAX] {
+        for number in [0, 1, 9, 10, 99, 100, 101, 999, 1_000, u64::MAX] {
             assert_eq!(Digits::of(number).bytes(), number.to_string().as_bytes());
         }
         for number in [0, 7, -1, -10, 1_771_070_400_000_000, i64::MAX, i64::MIN] {

@@ -19,6 +19,7 @@
 
 pub mod clock;
 pub mod config;
+mod content_type;
 pub mod crash;
 mod digits;
 mod error;
@@ -41,6 +42,7 @@ pub mod time;
 pub mod wire;
 
 pub use crate::clock::{Clock, Random};
+pub use crate::content_type::ContentType;
 pub use crate::error::{BoxError, Error, ErrorKind, Result, chain, one_line};
 pub use crate::handler::{HandlerResult, OrRefuse, Refusal};
 pub use crate::live::Live;

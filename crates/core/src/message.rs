@@ -9,7 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::{CorrelationId, Destination, Endpoint, Error, MessageId, OrderingKey, Result, Source, Timestamp};
+use crate::{
+    ContentType, CorrelationId, Destination, Endpoint, Error, MessageId, OrderingKey, Result, Source,
+    Timestamp,
+};
 
 /// The largest payload accepted unless configured otherwise: 1 MiB. Larger things belong in a store of their
 /// own, with a reference in the message.
@@ -85,7 +88,20 @@ impl Payload {
     pub fn json(value: &impl serde::Serialize) -> Result<Self> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| Error::invalid("cannot serialise to JSON").with_source(error))?;
+        // What most handlers answer.
+        let bytes = if bytes == b"null" { Bytes::from_static(b"null") } else { bytes.into() };
         Ok(Self { is_json: true, ..Self::new(bytes) })
+    }
+
+    /// The same, for somebody who keeps it: small ones are copied. To free memory that another thread has allocated
+    /// takes longer than that.
+    pub(crate) fn detached(&self) -> Self {
+        const SMALL: usize = 1024;
+        if self.len() > SMALL {
+            return self.clone();
+        }
+        let bytes = Bytes::copy_from_slice(&self.bytes);
+        Self { bytes, sha256: self.sha256.clone(), is_json: self.is_json }
     }
 
     /// The bytes.
@@ -142,7 +158,7 @@ impl fmt::Debug for Payload {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Media type of the body.
-    pub content_type: String,
+    pub content_type: ContentType,
     /// The body.
     pub body: Payload,
 }
@@ -151,7 +167,7 @@ impl Response {
     /// An answer without content.
     #[must_use]
     pub fn empty() -> Self {
-        Self { content_type: JSON.into(), body: Payload::default() }
+        Self { content_type: ContentType::JSON, body: Payload::default() }
     }
 
     /// A JSON answer.
@@ -159,7 +175,7 @@ impl Response {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if `value` cannot be serialised.
     pub fn json(value: &impl serde::Serialize) -> Result<Self> {
-        Ok(Self { content_type: JSON.into(), body: Payload::json(value)? })
+        Ok(Self { content_type: ContentType::JSON, body: Payload::json(value)? })
     }
 }
 
@@ -261,7 +277,7 @@ pub struct NewMessage {
     /// The body.
     pub payload: Payload,
     /// Media type of the body.
-    pub content_type: String,
+    pub content_type: ContentType,
     /// Id of the author's choosing; minted if absent.
     pub id: Option<MessageId>,
     /// Links it to another message.
@@ -361,7 +377,7 @@ pub struct Message {
     /// The body.
     pub payload: Payload,
     /// Media type of the body.
-    pub content_type: String,
+    pub content_type: ContentType,
     /// Links it to another message.
     pub correlation_id: Option<CorrelationId>,
     /// Messages with the same key stay in order.

@@ -1,12 +1,12 @@
 //! From a message as its author wrote it to a message that can be kept: id, source, dates, limits.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::id::IdMint;
 use crate::message::PAYLOAD_BYTES_MAX;
-use crate::{Clock, Error, Message, NewMessage, Random, Result, Source};
+use crate::{Clock, Destination, Endpoint, Error, Message, NewMessage, Random, Result, Source};
 
 /// Gives messages of one source their id and dates, and refuses those beyond the limits.
 pub struct Stamp {
@@ -15,6 +15,7 @@ pub struct Stamp {
     mint: IdMint,
     ttl: Duration,
     payload_bytes_max: usize,
+    last: Mutex<Option<(Destination, Endpoint)>>,
 }
 
 impl Stamp {
@@ -23,7 +24,7 @@ impl Stamp {
     pub fn new(source: Source, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let mint = IdMint::new(Arc::clone(&clock), random);
         let ttl = Duration::from_secs(24 * 3600);
-        Self { source, clock, mint, ttl, payload_bytes_max: PAYLOAD_BYTES_MAX }
+        Self { source, clock, mint, ttl, payload_bytes_max: PAYLOAD_BYTES_MAX, last: Mutex::default() }
     }
 
     /// Sets the time to live of messages that do not say.
@@ -54,13 +55,14 @@ impl Stamp {
         self.check(new)?;
         let created = self.clock.now();
         let available = new.due.map_or(created, |due| due.max(created));
+        let (destination, endpoint) = self.names(new);
         Ok(Message {
             id: new.id.clone().unwrap_or_else(|| self.mint.mint()),
             source: self.source.clone(),
-            destination: new.destination.clone(),
-            endpoint: new.endpoint.clone(),
+            destination,
+            endpoint,
             message_type: new.message_type,
-            payload: new.payload.clone(),
+            payload: new.payload.detached(),
             content_type: new.content_type.clone(),
             correlation_id: new.correlation_id.clone(),
             ordering_key: new.ordering_key.clone(),
@@ -70,6 +72,19 @@ impl Stamp {
             expires: available.plus(new.ttl.unwrap_or(self.ttl)),
             replay: 0,
         })
+    }
+
+    /// Where it goes, as the last message has it if it went there too: names that many messages share are in the
+    /// processor's caches, and need not be freed with each of them.
+    fn names(&self, new: &NewMessage) -> (Destination, Endpoint) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(destination, endpoint): &&(Destination, Endpoint)| {
+            *destination == new.destination && *endpoint == new.endpoint
+        };
+        if let Some(names) = last.as_ref().filter(is_it) {
+            return names.clone();
+        }
+        last.insert((new.destination.clone(), new.endpoint.clone())).clone()
     }
 
     fn check(&self, new: &NewMessage) -> Result<()> {
@@ -87,5 +102,55 @@ impl Stamp {
 impl fmt::Debug for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stamp").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Payload, Timestamp};
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(1_700_000_000_000_000)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    impl Random for Still {
+        fn next_u64(&self) -> u64 {
+            7
+        }
+    }
+
+    #[test]
+    fn messages_to_the_same_place_share_its_names_and_others_do_not() {
+        let stamp = Stamp::new(Source::new("shop").unwrap(), Arc::new(Still), Arc::new(Still));
+        let to = |destination, endpoint| {
+            stamp.message(&NewMessage::json(destination, endpoint, &1).unwrap()).unwrap()
+        };
+        let (first, again) = (to("billing", "Pay"), to("billing", "Pay"));
+        assert_eq!(first.destination.as_str().as_ptr(), again.destination.as_str().as_ptr());
+        assert_eq!(first.endpoint.as_str().as_ptr(), again.endpoint.as_str().as_ptr());
+        for (destination, endpoint) in [("billing", "Refund"), ("stock", "Refund"), ("billing", "Pay")] {
+            let other = to(destination, endpoint);
+            assert_eq!((other.destination.as_str(), other.endpoint.as_str()), (destination, endpoint));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_has_the_payload_of_its_author() {
+        let stamp = Stamp::new(Source::new("shop").unwrap(), Arc::new(Still), Arc::new(Still));
+        for bytes in [0, 1, 1024, 1025, 9000] {
+            let mut new = NewMessage::json("billing", "Pay", &1).unwrap();
+            new.payload = Payload::new(vec![b'x'; bytes]);
+            let kept = stamp.message(&new).unwrap().payload;
+            assert_eq!((kept.as_bytes(), kept.sha256()), (new.payload.as_bytes(), new.payload.sha256()));
+        }
     }
 }

@@ -61,7 +61,7 @@ fn decode(row: &Row<'_>, replay: u32, ttl: Duration, like: Option<&Message>) -> 
             .ok_or("endpoint is null")?,
         message_type: parse(row, column::MESSAGE_TYPE)?.ok_or("message_type is null")?,
         payload: payload(row)?,
-        content_type: text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?.to_owned(),
+        content_type: text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?.into(),
         correlation_id: parse(row, column::CORRELATION_ID)?,
         ordering_key: parse(row, column::ORDERING_KEY)?,
         headers: headers(row)?,

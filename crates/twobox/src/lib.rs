@@ -120,8 +120,9 @@ pub use twobox_core::ports::{
 };
 pub use twobox_core::retry::Policy;
 pub use twobox_core::{
-    BoxError, Consumer, CorrelationId, Destination, Endpoint, Error, ErrorKind, Headers, Message, MessageId,
-    MessageType, NewMessage, OrderingKey, Payload, Response, Result, Source, Timestamp, signing, wire,
+    BoxError, Consumer, ContentType, CorrelationId, Destination, Endpoint, Error, ErrorKind, Headers,
+    Message, MessageId, MessageType, NewMessage, OrderingKey, Payload, Response, Result, Source, Timestamp,
+    signing, wire,
 };
 pub use twobox_engine::receiver::OnError;
 pub use twobox_engine::relay::RelayOptions;

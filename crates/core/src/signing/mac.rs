@@ -13,6 +13,9 @@ use super::KeyId;
 pub struct Mac([u8; 32]);
 
 impl Mac {
+    /// How long it is in base64.
+    const TEXT_BYTES: usize = 44;
+
     /// Wraps the code.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
@@ -28,13 +31,23 @@ impl Mac {
     /// The code in base64, as `rf-hmac` carries it.
     #[must_use]
     pub fn to_base64(&self) -> String {
-        STANDARD.encode(self.0)
+        self.with_base64(str::to_owned)
+    }
+
+    /// As [`to_base64`](Self::to_base64), without a text of its own.
+    pub(crate) fn with_base64<T>(&self, read: impl FnOnce(&str) -> T) -> T {
+        let mut text = [0; Self::TEXT_BYTES];
+        let length = STANDARD.encode_slice(self.0, &mut text).expect("32 bytes are 44 in base64");
+        read(str::from_utf8(&text[..length]).expect("base64 is text"))
     }
 
     /// Reads what [`to_base64`](Self::to_base64) wrote; `None` if it is not base64 of 32 bytes.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
-        STANDARD.decode(text).ok()?.try_into().ok().map(Self)
+        // Room for whatever a text of the right length can stand for; the decoder asks for that.
+        let mut bytes = [0; Self::TEXT_BYTES / 4 * 3];
+        let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
+        bytes[..length].try_into().ok().map(Self)
     }
 }
 

@@ -184,8 +184,8 @@ struct Item<'a> {
     outcome: Cow<'a, str>,
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
-    #[serde(default)]
-    content_type: Option<String>,
+    #[serde(borrow, default)]
+    content_type: Option<Text<'a>>,
     #[serde(default)]
     encoding: Option<String>,
     #[serde(default)]
@@ -193,6 +193,10 @@ struct Item<'a> {
     #[serde(default)]
     retry_after_ms: Option<u64>,
 }
+
+/// Text that is not copied if there is nothing to decode in it; a plain `Cow` in an `Option` always is.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// What is there, also if it is `null`: that is a response like any other.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -286,9 +290,10 @@ impl Item<'_> {
     fn response(&self) -> Result<Option<Response>> {
         let Some(text) = self.payload else { return Ok(None) };
         let encoding = Encoding::from_header(self.encoding.as_deref())?;
-        let content_type = self.content_type.clone().unwrap_or_else(|| JSON.into());
-        check_content_type(&content_type)?;
+        let content_type = self.content_type.as_ref().map_or(JSON, |text| &text.0);
+        check_content_type(content_type)?;
         // A stored response is no larger than a payload may be; its store has seen to that.
-        Ok(Some(Response { content_type, body: decode(text.get(), encoding, PAYLOAD_BYTES_MAX)? }))
+        let body = decode(text.get(), encoding, PAYLOAD_BYTES_MAX)?;
+        Ok(Some(Response { content_type: content_type.into(), body }))
     }
 }

@@ -116,7 +116,7 @@ fn write_attempt(stamp: &Stamp<'_>, sent: &str, out: &mut Vec<u8>) {
     member(out, header::OUTBOX, stamp.outbox);
     if let Some(signature) = stamp.signature {
         member(out, header::KEY_ID, signature.key_id.as_str());
-        member(out, header::HMAC, &signature.mac.to_base64());
+        signature.mac.with_base64(|text| member(out, header::HMAC, text));
     }
 }
 

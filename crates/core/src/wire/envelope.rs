@@ -18,6 +18,9 @@ pub(super) const ENDPOINT: &str = "endpoint";
 pub(super) const PAYLOAD: &str = "payload";
 pub(super) const HEADERS: &str = "headers";
 
+/// At least as many headers as our own senders write for a message without any of the user's.
+const HEADERS_USUAL: usize = 16;
+
 /// An envelope within its limits, its values not yet checked.
 ///
 /// Prefer [`parse`](super::parse()), which makes a message of it. This is for adapters that complete what a
@@ -56,26 +59,32 @@ impl<'a> Envelope<'a> {
     pub(super) fn from_text(text: &'a str, limits: &Limits) -> Result<Self> {
         at_most("bytes of envelope", text.len(), limits.envelope_bytes)?;
         let mut scan = Scan::new(text);
-        match Self::scan(&mut scan, limits).filter(|_| scan.is_over()) {
+        match Self::scan(&mut scan, limits, Vec::new()).filter(|_| scan.is_over()) {
             Some(envelope) => Ok(envelope),
             None => Self::patiently(text, limits),
         }
     }
 
-    /// All envelopes of a batch, if there is nothing unusual about any of them.
-    pub(super) fn scan_batch(text: &'a str, limits: &Limits) -> Option<Vec<Self>> {
-        let (mut scan, mut envelopes) = (Scan::new(text), Vec::new());
+    /// What is made of each envelope of a batch, if there is nothing unusual about any of them.
+    pub(super) fn scan_batch<T>(
+        text: &'a str,
+        limits: &Limits,
+        mut read: impl FnMut(&Self) -> T,
+    ) -> Option<Vec<T>> {
+        let (mut scan, mut items, mut headers) = (Scan::new(text), Vec::new(), Vec::new());
         scan.each(*b"[]", |scan| {
-            envelopes.push(Self::scan(scan, limits)?);
-            (envelopes.len() <= limits.batch_items).then_some(())
+            let envelope = Self::scan(scan, limits, std::mem::take(&mut headers))?;
+            items.push(read(&envelope));
+            headers = envelope.headers; // the next one has as many
+            (items.len() <= limits.batch_items).then_some(())
         })?;
-        scan.is_over().then_some(envelopes)
+        scan.is_over().then_some(items)
     }
 
     /// Reads an envelope off the front, if there is nothing unusual about it. It is then the same that
-    /// [`patiently`](Self::patiently) gives.
-    fn scan(scan: &mut Scan<'a>, limits: &Limits) -> Option<Self> {
-        let start = scan.rest();
+    /// [`patiently`](Self::patiently) gives. `room` is where its headers go.
+    fn scan(scan: &mut Scan<'a>, limits: &Limits, room: json::Members<'a, Cow<'a, str>>) -> Option<Self> {
+        let (start, mut room) = (scan.rest(), Some(room));
         let mut plain = Plain::default();
         scan.each(*b"{}", |scan| {
             let name = scan.string()?;
@@ -87,7 +96,7 @@ impl<'a> Envelope<'a> {
                 MESSAGE_TYPE => once(&mut plain.message_type, scan.string()?),
                 ENDPOINT => once(&mut plain.endpoint, scan.string()?),
                 PAYLOAD => once(&mut plain.payload, scan.value()?),
-                HEADERS => once(&mut plain.headers, scan_headers(scan, limits)?),
+                HEADERS => once(&mut plain.headers, scan_headers(scan, limits, room.take()?)?),
                 _ => None,
             }
         })?;
@@ -175,8 +184,13 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }
 
-fn scan_headers<'a>(scan: &mut Scan<'a>, limits: &Limits) -> Option<json::Members<'a, Cow<'a, str>>> {
-    let mut headers: json::Members<'a, Cow<'a, str>> = Vec::with_capacity(16);
+fn scan_headers<'a>(
+    scan: &mut Scan<'a>,
+    limits: &Limits,
+    mut headers: json::Members<'a, Cow<'a, str>>,
+) -> Option<json::Members<'a, Cow<'a, str>>> {
+    headers.clear();
+    headers.reserve(HEADERS_USUAL);
     let mut bytes = 0;
     scan.each(*b"{}", |scan| {
         let name = scan.string()?;
@@ -234,7 +248,7 @@ mod tests {
     /// What is read at once is what is read with patience; what cannot be is read with patience.
     fn check(text: &str, limits: &Limits) -> bool {
         let mut scan = Scan::new(text);
-        let scanned = Envelope::scan(&mut scan, limits).filter(|_| scan.is_over());
+        let scanned = Envelope::scan(&mut scan, limits, Vec::new()).filter(|_| scan.is_over());
         let patient = Envelope::patiently(text, limits);
         if let Some(scanned) = &scanned {
             let patient = patient.as_ref().unwrap_or_else(|error| panic!("{error} in {text}"));
@@ -277,14 +291,14 @@ mod tests {
         assert!(most(&tight));
         assert!(check(ENVELOPE.trim(), &Limits { envelope_bytes: bytes, ..tight }));
         let short = Limits { envelope_bytes: bytes - 1, ..tight };
-        assert!(Envelope::scan(&mut Scan::new(ENVELOPE), &short).is_none());
+        assert!(Envelope::scan(&mut Scan::new(ENVELOPE), &short, Vec::new()).is_none());
         assert!(Envelope::from_text(ENVELOPE.trim(), &short).is_err());
         assert!(!most(&Limits { depth: 2, ..tight }));
         assert!(!most(&Limits { headers: 1, ..tight }));
         assert!(!most(&Limits { header_bytes: headers - 1, ..tight }));
         let batch = |items, batch_items| {
             let text = format!("[{}]", vec![ENVELOPE; items].join(","));
-            Envelope::scan_batch(&text, &Limits { batch_items, ..tight }).map(|found| found.len())
+            Envelope::scan_batch(&text, &Limits { batch_items, ..tight }, |_| ()).map(|found| found.len())
         };
         assert_eq!((batch(0, 2), batch(2, 2), batch(3, 2)), (Some(0), Some(2), None));
     }

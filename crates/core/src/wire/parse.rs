@@ -1,6 +1,7 @@
 //! From envelopes to messages.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::envelope::utf8;
 use super::limits::{Limits, at_most};
@@ -9,7 +10,7 @@ use super::{Encoding, Envelope, header, instant, json};
 use crate::message::{JSON, RESERVED_HEADER_PREFIX};
 use crate::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
 use crate::signing::{KeyId, Keyrings, Mac, Refused, Signature, Signed};
-use crate::{Error, ErrorKind, Headers, Message, Result, Source, Timestamp};
+use crate::{ContentType, Error, ErrorKind, Headers, Message, Result, Source, Timestamp};
 
 /// A message as it arrived, with what its signature needs.
 ///
@@ -22,7 +23,7 @@ pub struct Parsed {
     /// When this attempt was sent.
     pub sent: Timestamp,
     /// The outbox it was sent from.
-    pub outbox: String,
+    pub outbox: Arc<str>,
     /// How the payload stood in the envelope.
     pub encoding: Encoding,
     /// SHA-256 of the raw payload text as it stood in the envelope.
@@ -90,8 +91,9 @@ pub fn parse_plain(bytes: &[u8], limits: &Limits, receiver: &Destination, now: T
 pub fn parse_batch(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Parsed>>> {
     at_most("bytes of batch", bytes.len(), limits.batch_bytes)?;
     let (text, mut repeated) = (utf8("batch", bytes)?, Repeated::default());
-    if let Some(envelopes) = Envelope::scan_batch(text, limits) {
-        return Ok(envelopes.iter().map(|envelope| message(envelope, limits, &mut repeated)).collect());
+    let scanned = Envelope::scan_batch(text, limits, |envelope| message(envelope, limits, &mut repeated));
+    if let Some(items) = scanned {
+        return Ok(items);
     }
     // Depth is checked per item, so that a deep one fails alone. Splitting the array needs no such check:
     // raw values are skipped in a loop, not by recursion.
@@ -106,7 +108,10 @@ struct Repeated {
     source: Option<Source>,
     destination: Option<Destination>,
     endpoint: Option<Endpoint>,
+    content_type: Option<ContentType>,
     sent: Option<(String, Timestamp)>,
+    outbox: Option<Arc<str>>,
+    key_id: Option<KeyId>,
 }
 
 /// The name that `text` is, from the last message if it is the same.
@@ -114,9 +119,17 @@ fn same<T>(last: &mut Option<T>, text: &str) -> Result<T>
 where
     T: FromStr<Err = Error> + AsRef<str> + Clone,
 {
+    same_or(last, text, T::from_str)
+}
+
+/// As [`same`], of what is checked by `read`.
+fn same_or<T>(last: &mut Option<T>, text: &str, read: impl FnOnce(&str) -> Result<T>) -> Result<T>
+where
+    T: AsRef<str> + Clone,
+{
     match last {
-        Some(name) if (*name).as_ref() == text => Ok(name.clone()),
-        _ => Ok(last.insert(text.parse()?).clone()),
+        Some(known) if (*known).as_ref() == text => Ok(known.clone()),
+        _ => Ok(last.insert(read(text)?).clone()),
     }
 }
 
@@ -135,7 +148,7 @@ fn message(envelope: &Envelope<'_>, limits: &Limits, repeated: &mut Repeated) ->
         endpoint: same(&mut repeated.endpoint, &envelope.endpoint)?,
         message_type: envelope.message_type.parse()?,
         payload,
-        content_type: content_type(envelope)?,
+        content_type: same_or(&mut repeated.content_type, written_type(envelope), content_type)?,
         correlation_id: envelope.correlation_id.as_ref().map(CorrelationId::new).transpose()?,
         ordering_key: envelope.header(header::ORDERING_KEY).map(OrderingKey::new).transpose()?,
         headers: user_headers(envelope)?,
@@ -147,10 +160,10 @@ fn message(envelope: &Envelope<'_>, limits: &Limits, repeated: &mut Repeated) ->
     Ok(Parsed {
         message,
         sent: sent(envelope, &mut repeated.sent)?,
-        outbox: outbox(envelope)?,
+        outbox: same_or(&mut repeated.outbox, required(envelope, header::OUTBOX)?, outbox)?,
         encoding,
         payload_sha256,
-        signature: signature(envelope)?,
+        signature: signature(envelope, &mut repeated.key_id)?,
     })
 }
 
@@ -188,16 +201,18 @@ fn sent(envelope: &Envelope<'_>, last: &mut Option<(String, Timestamp)>) -> Resu
     Ok(last.insert((text.into(), sent)).1)
 }
 
-fn outbox(envelope: &Envelope<'_>) -> Result<String> {
-    let outbox = required(envelope, header::OUTBOX)?;
-    check_label("outbox instance", outbox)?;
-    Ok(outbox.into())
+fn outbox(text: &str) -> Result<Arc<str>> {
+    check_label("outbox instance", text)?;
+    Ok(text.into())
 }
 
-fn content_type(envelope: &Envelope<'_>) -> Result<String> {
-    let content_type = envelope.header(header::CONTENT_TYPE).unwrap_or(JSON);
-    check_content_type(content_type)?;
-    Ok(content_type.into())
+fn written_type<'a>(envelope: &'a Envelope<'_>) -> &'a str {
+    envelope.header(header::CONTENT_TYPE).unwrap_or(JSON)
+}
+
+fn content_type(text: &str) -> Result<ContentType> {
+    check_content_type(text)?;
+    Ok(text.into())
 }
 
 fn user_headers(envelope: &Envelope<'_>) -> Result<Headers> {
@@ -210,13 +225,13 @@ fn user_headers(envelope: &Envelope<'_>) -> Result<Headers> {
     Ok(headers)
 }
 
-fn signature(envelope: &Envelope<'_>) -> Result<Option<Signature>> {
+fn signature(envelope: &Envelope<'_>, last: &mut Option<KeyId>) -> Result<Option<Signature>> {
     match (envelope.header(header::KEY_ID), envelope.header(header::HMAC)) {
         (None, None) => Ok(None),
         (Some(key_id), Some(mac)) => {
             let mac = Mac::from_base64(mac)
                 .ok_or_else(|| Error::invalid(format!("{} is not base64 of 32 bytes", header::HMAC)))?;
-            Ok(Some(Signature { key_id: KeyId::new(key_id)?, mac }))
+            Ok(Some(Signature { key_id: same_or(last, key_id, |text| KeyId::new(text))?, mac }))
         }
         _ => Err(Error::invalid(format!("{} and {} must come together", header::KEY_ID, header::HMAC))),
     }

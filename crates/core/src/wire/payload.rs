@@ -5,6 +5,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -129,12 +130,15 @@ fn base64_string(bytes: &[u8]) -> String {
 
 /// The payload that `text` stands for, of at most `bytes_max` bytes.
 pub(super) fn decode(text: &str, encoding: Encoding, bytes_max: usize) -> Result<Payload> {
-    let payload = match encoding {
-        Encoding::Plain => text.as_bytes().to_vec(),
+    let payload: Bytes = match encoding {
+        // What most handlers answer: it need not be copied for every message.
+        Encoding::Plain if text == "null" => Bytes::from_static(b"null"),
+        Encoding::Plain => text.as_bytes().to_vec().into(),
         Encoding::Base64 => STANDARD
             .decode(json::text("payload", text)?.as_bytes())
             // The cause would quote a byte of the payload.
-            .map_err(|_| Error::invalid("payload is not in base64, as its encoding says"))?,
+            .map_err(|_| Error::invalid("payload is not in base64, as its encoding says"))?
+            .into(),
     };
     at_most("bytes of payload", payload.len(), bytes_max)?;
     Ok(Payload::new(payload))

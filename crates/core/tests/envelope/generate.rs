@@ -73,7 +73,7 @@ pub(crate) fn messages() -> impl Strategy<Value = Message> {
             endpoint: Endpoint::new(endpoint).expect("legal"),
             message_type: body.0,
             payload: Payload::new(body.1),
-            content_type: body.2,
+            content_type: body.2.into(),
             correlation_id: correlation.map(|text| CorrelationId::new(text).expect("legal")),
             ordering_key: ordering.map(|text| OrderingKey::new(text).expect("legal")),
             headers: body.3,

@@ -46,8 +46,8 @@ const CHANGES: [fn(&mut Parsed); 19] = [
     |p| p.message.expires = later(p.message.expires),
     |p| p.sent = later(p.sent),
     |p| p.message.replay = p.message.replay.wrapping_add(1),
-    |p| p.outbox.push('1'),
-    |p| p.message.content_type.push('1'),
+    |p| p.outbox = format!("{}1", p.outbox).into(),
+    |p| p.message.content_type = format!("{}1", p.message.content_type).into(),
     |p| {
         p.message.correlation_id = match &p.message.correlation_id {
             Some(_) => None,
@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(&fields[4], message.id.as_str());
         prop_assert_eq!(&fields[8], &sent.as_micros().to_string());
         prop_assert_eq!(&fields[11], &outbox);
-        prop_assert_eq!(&fields[12], &message.content_type);
+        prop_assert_eq!(&fields[12], message.content_type.as_str());
         prop_assert_eq!(&fields[13], message.correlation_id.as_ref().map_or("", |id| id.as_str()));
         prop_assert_eq!(&fields[14], message.ordering_key.as_ref().map_or("", |key| key.as_str()));
         prop_assert_eq!(&fields[16], "base64");

@@ -114,7 +114,7 @@ impl Request {
             endpoint: Endpoint::new(&self.endpoint).expect("legal"),
             message_type: self.message_type.parse().expect("legal"),
             payload: Payload::new(unhex(&self.payload_hex)),
-            content_type: self.content_type.clone(),
+            content_type: self.content_type.as_str().into(),
             correlation_id: self.correlation_id.as_ref().map(|id| CorrelationId::new(id).expect("legal")),
             ordering_key: self.ordering_key.as_ref().map(|key| OrderingKey::new(key).expect("legal")),
             headers,

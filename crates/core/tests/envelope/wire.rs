@@ -33,7 +33,7 @@ proptest! {
         let parsed = wire::parse(&bytes, &Limits::default()).expect("what we write, we read");
         prop_assert_eq!(&parsed.message, &message);
         prop_assert_eq!(parsed.sent, sent);
-        prop_assert_eq!(&parsed.outbox, &outbox);
+        prop_assert_eq!(&*parsed.outbox, &outbox);
         prop_assert_eq!(parsed.encoding, draft.encoding());
         prop_assert_eq!(parsed.payload_sha256, draft.payload_sha256());
         prop_assert_eq!(parsed.signature, Some(signature));

@@ -154,7 +154,7 @@ impl Service {
         let link = self.server.keyrings.as_ref().map(|_| Link {
             source: first.message.source.clone(),
             destination: first.message.destination.clone(),
-            outbox: first.outbox.clone(),
+            outbox: first.outbox.as_ref().into(),
         });
         self.receiver.meet(link.as_ref()).await
     }

@@ -211,5 +211,5 @@ fn response(feed: &mut Feed<'_>) -> Option<Response> {
         _ => feed.text(),
     };
     check_content_type(&content_type).ok()?;
-    Some(Response { content_type, body: Payload::new(feed.bytes().to_vec()) })
+    Some(Response { content_type: content_type.into(), body: Payload::new(feed.bytes().to_vec()) })
 }

@@ -107,7 +107,7 @@ pub(super) fn message(feed: &mut Feed<'_>) -> Result<Message, Error> {
     (message.created, message.available, message.expires) = (time(feed), time(feed), time(feed));
     message.replay = if feed.below(4) == 0 { u32::MAX } else { u32::from(feed.byte()) };
     if let Some(content_type) = content_type(feed) {
-        message.content_type = content_type;
+        message.content_type = content_type.into();
     }
     message.payload = Payload::new(feed.bytes().to_vec());
     Ok(message)

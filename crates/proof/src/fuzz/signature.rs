@@ -196,7 +196,7 @@ fn request_fields(signed: &Signed<'_>, key_id: &KeyId) -> Vec<String> {
         micros(message.expires),
         message.replay.to_string(),
         signed.outbox.into(),
-        message.content_type.clone(),
+        message.content_type.to_string(),
         message.correlation_id.as_ref().map(ToString::to_string).unwrap_or_default(),
         message.ordering_key.as_ref().map(ToString::to_string).unwrap_or_default(),
         hex(&sha256(headers.as_bytes())),

@@ -80,7 +80,7 @@ impl HandOver {
 /// What the program is told beside the payload.
 fn headers(message: &Message, attempts: u32) -> Vec<(String, String)> {
     let mut headers: Vec<(String, String)> = vec![
-        ("content-type".into(), message.content_type.clone()),
+        ("content-type".into(), message.content_type.to_string()),
         ("idempotency-key".into(), message.id.to_string()),
         ("twobox-source".into(), message.source.to_string()),
         ("twobox-endpoint".into(), message.endpoint.to_string()),

@@ -176,7 +176,7 @@ fn processed(
     let Some((peer, Placed { row, available, listed, record })) = find(tx, consumer, key)? else {
         return Ok(false);
     };
-    let values = params![row, now.as_micros(), response.content_type, response.body.as_bytes()];
+    let values = params![row, now.as_micros(), response.content_type.as_str(), response.body.as_bytes()];
     let done = tx.execute(&tx.sql.queue_finish_row, values)? == 1;
     crash_point!("dedup.processed");
     if done {

@@ -112,7 +112,7 @@ fn attempt(
     check_response(&response, options).map_err(Undo::Reject)?;
     if !says_done {
         finish(delivery, tx, (peer, row), now, &response)?;
-    } else if response == handler.usual {
+    } else if response == *handler.usual {
         still_there(delivery, tx, (peer, row))?;
     } else {
         store_response(delivery, tx, (peer, row), &response)?;
@@ -168,7 +168,7 @@ fn claim(
     // Written as it will stand if all goes well: nobody sees it before the commit, and if anything goes wrong it is
     // undone. Most handlers always answer the same, and then the row is not touched again.
     let usual = match &delivery.treatment {
-        Treatment::Handle(handler) => Some(&handler.usual),
+        Treatment::Handle(handler) => Some(&*handler.usual),
         Treatment::Queue | Treatment::Unknown => None,
     };
     if insert_claim(delivery, tx, peer, now, usual)? {
@@ -306,7 +306,7 @@ fn store_response(
     response: &Response,
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
-    let values = params![peer.id, id, row, response.content_type, response.body.as_bytes()];
+    let values = params![peer.id, id, row, response.content_type.as_str(), response.body.as_bytes()];
     let sql = tx.sql;
     one_row(tx.execute_kept(&sql.respond, values)?)
 }
@@ -320,7 +320,8 @@ fn finish(
     response: &Response,
 ) -> Result<()> {
     let id = delivery.message.id.as_str();
-    let values = params![peer.id, id, now.as_micros(), response.content_type, response.body.as_bytes(), row];
+    let values =
+        params![peer.id, id, now.as_micros(), response.content_type.as_str(), response.body.as_bytes(), row];
     let sql = tx.sql;
     one_row(tx.execute_kept(&sql.done, values)?)
 }
@@ -393,8 +394,10 @@ pub(super) fn record(
                 is_queued: row.get(8)?,
                 replay: row.get(2)?,
                 processed: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_micros),
-                response: response
-                    .map(|(content_type, body)| Response { content_type, body: Payload::new(body) }),
+                response: response.map(|(content_type, body)| Response {
+                    content_type: content_type.into(),
+                    body: Payload::new(body),
+                }),
                 error: row.get(6)?,
             };
             let listed = record.is_queued || row.get(11)?;

@@ -28,7 +28,8 @@ type HandlerFn = dyn Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + S
 #[derive(Clone)]
 pub struct SqliteHandler {
     handle: Arc<HandlerFn>,
-    usual: Response,
+    /// Shared, because every message has a copy of its handler.
+    usual: Arc<Response>,
 }
 
 impl SqliteHandler {
@@ -36,7 +37,7 @@ impl SqliteHandler {
     pub fn new(
         handle: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
-        Self { handle: Arc::new(handle), usual: Response::empty() }
+        Self { handle: Arc::new(handle), usual: Arc::new(Response::empty()) }
     }
 
     /// Says what it usually answers. Default: [`Response::empty`].
@@ -45,7 +46,7 @@ impl SqliteHandler {
     /// something else has it written again.
     #[must_use]
     pub fn usually(mut self, response: Response) -> Self {
-        self.usual = response;
+        self.usual = Arc::new(response);
         self
     }
 

@@ -181,7 +181,7 @@ fn insert(
             peer,
             message.destination.as_str(),
             message.payload.as_bytes(),
-            message.content_type,
+            message.content_type.as_str(),
             message.correlation_id.as_ref().map(AsRef::<str>::as_ref),
             message.ordering_key.as_ref().map(AsRef::<str>::as_ref),
             headers,
@@ -206,7 +206,7 @@ fn update(tx: &mut SqliteTx<'_>, row: i64, message: &Message, times: &Times) -> 
         params![
             row,
             message.payload.as_bytes(),
-            message.content_type,
+            message.content_type.as_str(),
             headers,
             times.due,
             message.expires.as_micros(),

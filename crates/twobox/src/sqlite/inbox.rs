@@ -11,8 +11,8 @@ use twobox_core::ports::{
 use super::Signal;
 use crate::replay::InboxLetters;
 use crate::{
-    Destination, Endpoint, Error, Headers, Message, MessageId, MessageType, OrderingKey, Payload, Response,
-    Result, Source, Sqlite, SqliteTx, Timestamp,
+    ContentType, Destination, Endpoint, Error, Headers, Message, MessageId, MessageType, OrderingKey,
+    Payload, Response, Result, Source, Sqlite, SqliteTx, Timestamp,
 };
 
 /// The inbox of a service: what it knows about messages, and its queue. Cheap to clone.
@@ -33,7 +33,7 @@ pub struct NewWork {
     topic: Endpoint,
     key: MessageKey,
     payload: Payload,
-    content_type: String,
+    content_type: ContentType,
     hash: Option<ContentHash>,
     due: Option<Timestamp>,
     expires: Option<Timestamp>,
@@ -51,7 +51,7 @@ impl NewWork {
             topic: Endpoint::new(topic)?,
             key: MessageKey::new(source, id)?,
             payload: Payload::new(payload.into()),
-            content_type: twobox_core::message::JSON.into(),
+            content_type: ContentType::JSON,
             hash: None,
             due: None,
             expires: None,
