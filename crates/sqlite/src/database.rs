@@ -287,8 +287,9 @@ impl Sqlite {
         E: From<Error> + Send + 'static,
     {
         let (job, receiver) = ClosureJob::new(class, work);
-        self.submit(Box::new(job)).await?;
-        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+        self.submit(job).await?;
+        let job = receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?;
+        job.outcome()
     }
 
     /// Queues a job for the writer.

@@ -81,7 +81,7 @@ impl Group {
     /// Commits all of them, then answers them.
     pub fn finish(mut self) {
         self.0.iter_mut().for_each(|queued| queued.job.committed());
-        self.0.iter_mut().for_each(|queued| queued.job.answer(Ok(())));
+        self.0.into_iter().for_each(|queued| queued.job.answer(Ok(())));
     }
 }
 
@@ -119,7 +119,7 @@ impl<F: FnMut() + Send> Job for BareJob<F> {
         Progress::Finished
     }
 
-    fn answer(&mut self, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) {
         let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(result));
     }
 }

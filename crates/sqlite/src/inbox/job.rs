@@ -28,8 +28,11 @@ pub(super) struct ProcessJob {
     peers: BTreeMap<(Consumer, Source), Peer>,
     /// When the request's time is up, on the monotonic clock.
     deadline: Duration,
-    reply: Option<oneshot::Sender<Result<Vec<Answer>>>>,
+    reply: Option<oneshot::Sender<Answered>>,
 }
+
+/// The answers, and the job itself: what it holds is dropped by whoever waits for it, not by the writer.
+type Answered = (Result<Vec<Answer>>, Box<ProcessJob>);
 
 /// What an answer says that was not known before. Only then does the message's date count: one that was not checked
 /// could move the watermark at will.
@@ -92,7 +95,7 @@ impl ProcessJob {
         options: &Arc<Options>,
         deliveries: Vec<Delivery<SqliteHandler>>,
         budget: Duration,
-    ) -> (Self, oneshot::Receiver<Result<Vec<Answer>>>) {
+    ) -> (Box<Self>, oneshot::Receiver<Answered>) {
         let (reply, receiver) = oneshot::channel();
         let job = Self {
             options: Arc::clone(options),
@@ -104,7 +107,7 @@ impl ProcessJob {
             deadline: options.clock.monotonic().saturating_add(budget),
             reply: Some(reply),
         };
-        (job, receiver)
+        (Box::new(job), receiver)
     }
 
     /// Handles the next delivery.
@@ -234,9 +237,10 @@ impl Job for ProcessJob {
         self.progress()
     }
 
-    fn answer(&mut self, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) {
         let answers = std::mem::take(&mut self.answers);
         // The caller may have stopped waiting; the effects stand all the same.
-        let _: Option<Result<(), _>> = self.reply.take().map(|reply| reply.send(result.map(|()| answers)));
+        let reply = self.reply.take();
+        let _: Option<Result<(), _>> = reply.map(|reply| reply.send((result.map(|()| answers), self)));
     }
 }

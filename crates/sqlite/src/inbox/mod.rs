@@ -121,7 +121,9 @@ impl Sqlite {
         budget: Duration,
     ) -> Result<Vec<Answer>> {
         let (job, receiver) = ProcessJob::new(&self.options, deliveries, budget);
-        self.submit(Box::new(job)).await?;
-        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+        self.submit(job).await?;
+        let (answers, _) =
+            receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?;
+        answers
     }
 }

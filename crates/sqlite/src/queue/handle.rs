@@ -21,8 +21,11 @@ pub(super) struct HandleJob {
     handled: Vec<Handled>,
     /// How many of them are committed.
     committed: usize,
-    reply: Option<oneshot::Sender<Result<Vec<Handled>>>>,
+    reply: Option<oneshot::Sender<Answered>>,
 }
+
+/// What became of them, and the job itself: what it holds is dropped by whoever waits for it, not by the writer.
+type Answered = (Result<Vec<Handled>>, Box<HandleJob>);
 
 /// Why an attempt leaves nothing behind.
 enum Undo {
@@ -42,11 +45,11 @@ impl HandleJob {
         queue: &Queue,
         owner: OwnerToken,
         jobs: Vec<Claimed<SqliteHandler>>,
-    ) -> (Self, oneshot::Receiver<Result<Vec<Handled>>>) {
+    ) -> (Box<Self>, oneshot::Receiver<Answered>) {
         let (reply, receiver) = oneshot::channel();
         let handled = Vec::with_capacity(jobs.len());
         let (db, queue) = (db.clone(), queue.clone());
-        (Self { db, queue, owner, jobs, handled, committed: 0, reply: Some(reply) }, receiver)
+        (Box::new(Self { db, queue, owner, jobs, handled, committed: 0, reply: Some(reply) }), receiver)
     }
 
     fn next(&mut self, tx: &mut SqliteTx<'_>) {
@@ -155,9 +158,10 @@ impl Job for HandleJob {
         self.progress()
     }
 
-    fn answer(&mut self, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) {
         let handled = std::mem::take(&mut self.handled);
         // The caller may have stopped waiting; the effects stand all the same.
-        let _: Option<Result<(), _>> = self.reply.take().map(|reply| reply.send(result.map(|()| handled)));
+        let reply = self.reply.take();
+        let _: Option<Result<(), _>> = reply.map(|reply| reply.send((result.map(|()| handled), self)));
     }
 }

@@ -112,8 +112,10 @@ impl QueueStore for Sqlite {
             return Ok(Vec::new());
         }
         let (job, receiver) = HandleJob::new(self, queue, owner, jobs);
-        self.submit(Box::new(job)).await?;
-        receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?
+        self.submit(job).await?;
+        let (handled, _) =
+            receiver.await.map_err(|_| Error::new(ErrorKind::Stopped, "the database is closed"))?;
+        handled
     }
 
     async fn work_changed(&self, seen: u64) -> u64 {

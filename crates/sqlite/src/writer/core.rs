@@ -480,8 +480,9 @@ impl Core {
             queued.job.committed();
             match progress {
                 Progress::Finished => {
-                    queued.job.answer(Ok(()));
-                    answered.push(queued);
+                    let Queued { job, state, _permit: permit } = queued;
+                    job.answer(Ok(()));
+                    answered.push((state, permit));
                 }
                 Progress::More => rest.push_back(queued),
             }
@@ -569,7 +570,7 @@ fn unknown(cause: &Error) -> Error {
 }
 
 fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
-    for mut queued in jobs {
+    for queued in jobs {
         queued.job.answer(Err(Error::new(error.kind(), error.chain())));
     }
 }

@@ -76,22 +76,31 @@ pub(crate) trait Job: Send {
     /// What ran last, alone in its transaction, made that transaction fail. It will not run again.
     fn failed_alone(&mut self, error: Error) -> Progress;
 
-    /// The end: everything committed, or an error that says what is known. Nothing is called after it.
-    fn answer(&mut self, result: Result<()>);
+    /// The end: everything committed, or an error that says what is known.
+    fn answer(self: Box<Self>, result: Result<()>);
 }
 
-/// A job made of one closure.
+/// A job made of one closure. In the end it goes back as a whole: what the closure holds is the caller's, and dropped
+/// there. The writer has better things to do, and memory goes back quickest to the thread that it came from.
 pub(crate) struct ClosureJob<F, T, E> {
     class: Class,
     work: F,
     outcome: Option<std::result::Result<T, E>>,
-    reply: Option<oneshot::Sender<std::result::Result<T, E>>>,
+    reply: Option<oneshot::Sender<Box<Self>>>,
 }
 
 impl<F, T, E> ClosureJob<F, T, E> {
-    pub(crate) fn new(class: Class, work: F) -> (Self, oneshot::Receiver<std::result::Result<T, E>>) {
+    pub(crate) fn new(class: Class, work: F) -> (Box<Self>, oneshot::Receiver<Box<Self>>) {
         let (reply, receiver) = oneshot::channel();
-        (Self { class, work, outcome: None, reply: Some(reply) }, receiver)
+        (Box::new(Self { class, work, outcome: None, reply: Some(reply) }), receiver)
+    }
+
+    /// What became of it, once it is back.
+    pub(crate) fn outcome(self) -> std::result::Result<T, E>
+    where
+        E: From<Error>,
+    {
+        self.outcome.unwrap_or_else(|| Err(lost().into()))
     }
 }
 
@@ -129,13 +138,12 @@ where
         Progress::Finished
     }
 
-    fn answer(&mut self, result: Result<()>) {
-        let outcome = match result {
-            Ok(()) => self.outcome.take().unwrap_or_else(|| Err(lost().into())),
-            Err(error) => Err(error.into()),
-        };
+    fn answer(mut self: Box<Self>, result: Result<()>) {
+        if let Err(error) = result {
+            self.outcome = Some(Err(error.into()));
+        }
         // The caller may have stopped waiting; the commit stands all the same.
-        let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(outcome));
+        let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(self));
     }
 }
 

@@ -252,7 +252,7 @@ mod tests {
         let (job, _) = ClosureJob::new(class, |_: &mut SqliteTx<'_>| Ok::<(), Error>(()));
         let permit = Arc::clone(&queue.permits).try_acquire_owned().expect("there is room");
         let state = Arc::new(BoxState::new(Prefix::default()));
-        queue.push(Queued { job: Box::new(job), state, _permit: permit }).expect("the queue is open");
+        queue.push(Queued { job, state, _permit: permit }).expect("the queue is open");
     }
 
     #[test]

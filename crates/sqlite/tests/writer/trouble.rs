@@ -255,6 +255,32 @@ async fn s20_the_last_handle_may_be_dropped_by_a_closure() {
     assert_eq!(crate::fixture::number(&place.path(), "SELECT count(*) FROM outbox_log"), 1);
 }
 
+/// Tells on which thread it is dropped.
+struct Telltale(std::sync::mpsc::Sender<Option<String>>);
+
+impl Drop for Telltale {
+    fn drop(&mut self) {
+        let _: Result<(), _> = self.0.send(std::thread::current().name().map(str::to_owned));
+    }
+}
+
+#[tokio::test]
+async fn what_a_closure_holds_is_dropped_by_its_caller_and_not_by_the_writer() {
+    let place = Place::new();
+    let db = place.open().await;
+    let (tell, told) = std::sync::mpsc::channel();
+    for fails in [false, true] {
+        let telltale = Telltale(tell.clone());
+        let outcome = db.transaction(move |tx| {
+            let _held = &telltale;
+            if fails { Err(Error::invalid("no")) } else { say(tx, "word") }
+        });
+        assert_eq!(outcome.await.is_err(), fails);
+        let here = std::thread::current().name().map(str::to_owned);
+        assert_eq!(told.try_recv(), Ok(here), "it is dropped by the time the caller knows");
+    }
+}
+
 /// Pages are damaged under a running service: it stops with a clear error, and the file stays as it is (fault 20).
 #[tokio::test]
 async fn s14_rf_18_a_page_that_is_damaged_while_running_stops_the_writer() {
