@@ -25,6 +25,9 @@ const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
 /// Groups that run with savepoints after one without has failed: failures come in flocks.
 const CAREFUL_GROUPS: u32 = 100;
 
+/// Relays that were told of something more recently than this are busy with it: to stir them would only interrupt them.
+const STIR_AFTER: Duration = Duration::from_millis(5);
+
 /// Groups between two looks at the size of the write-ahead log.
 const GROUPS_PER_LOOK: u64 = 32;
 
@@ -42,6 +45,8 @@ pub(crate) struct Core {
     pub(super) commit_time: Duration,
     /// Boxes whose delivery is behind the last group.
     behind: Option<Arc<BoxState>>,
+    /// When others were last told of something, on the monotonic clock.
+    told: Duration,
 }
 
 /// The connection and what guards it.
@@ -108,6 +113,7 @@ impl Core {
             careful: 0,
             commit_time: Duration::ZERO,
             behind: None,
+            told: Duration::ZERO,
         }
     }
 
@@ -311,10 +317,10 @@ impl Core {
             }
         };
         crash_point!("writer.before-commit");
-        if mode == Durability::Full {
+        let start = self.shared.options.clock.monotonic();
+        if mode == Durability::Full && start.saturating_sub(self.told) >= STIR_AFTER {
             stir(&news);
         }
-        let start = self.shared.options.clock.monotonic();
         let open = self.open.as_mut().expect("a transaction is open");
         if let Err(error) = open.guard.commit(&open.connection) {
             return Err(judge_commit(open, error));
@@ -340,6 +346,9 @@ impl Core {
             self.stop(error.to_string());
             Failure::Refused(error)
         })?;
+        if !news.is_empty() {
+            self.told = now;
+        }
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
         self.behind = self.shared.publish(&ends, mode == Durability::Full, rings, now);
         self.tell_of_others(others);
