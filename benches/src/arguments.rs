@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Backup(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
+    /// The living load of this program against that of another build of it.
+    Compare(PathBuf, Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
     Part(Part),
     /// Prints how many transactions a database has seen; run by the benchmark itself, see [`crate::syncs`].
@@ -88,6 +90,7 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
         ("ops", options) => parse_options(options).map(Command::Ops),
         ("backup", options) => parse_options(options).map(Command::Backup),
         ("e2e", options) => parse_options(options).map(Command::E2e),
+        ("compare", [other, options @ ..]) => Some(Command::Compare(other.into(), parse_options(options)?)),
         ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),
         ("enqueue-once", [dir, millis]) => {
@@ -149,6 +152,13 @@ mod tests {
         assert!(Arguments::default().wants(Measurement::Drain));
         assert_eq!(parsed("e2e --only live"), Some(Command::E2e(only_live)));
         assert_eq!(parsed("e2e --only speed"), None);
+    }
+
+    #[test]
+    fn another_build_is_named_first() {
+        let arguments = Arguments { quick: true, ..Arguments::default() };
+        assert_eq!(parsed("compare ./old --quick"), Some(Command::Compare("./old".into(), arguments)));
+        assert_eq!(parsed("compare"), None);
     }
 
     #[test]

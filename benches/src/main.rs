@@ -32,13 +32,15 @@ use crate::report::Report;
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: twobox-bench store|queue|ops|backup|e2e [--json] [--quick] [--count-syncs] [--only PART] [--messages N] [--dir DIR]
+usage: twobox-bench store|queue|ops|backup|e2e|compare PROGRAM [--json] [--quick] [--count-syncs] [--only PART] [--messages N] [--dir DIR]
 
   store          what one database does
   queue          what its inbox does as a work queue
   ops            what operators wait for, with a long history in both boxes
   backup         what a backup of a file of 1 GiB costs the end-to-end rate; with --quick of 32 MiB
   e2e            from one process to another, over HTTP
+  compare PROGRAM
+                 the living load of e2e against that of another build of this program, in turns
 
   --json         results for machines on standard output
   --quick        smaller and shorter: shows that everything works, says little about speed
@@ -82,6 +84,10 @@ fn run(command: &Command) -> Result<()> {
         }
         Command::E2e(arguments) => {
             show(&runtime()?.block_on(e2e::report(arguments))?, arguments.json);
+            Ok(())
+        }
+        Command::Compare(other, arguments) => {
+            show(&e2e::compare::report(other, arguments)?, arguments.json);
             Ok(())
         }
         Command::Part(part) => e2e::play(part),

@@ -5,6 +5,7 @@
 
 pub(crate) mod backup;
 mod cold;
+pub(crate) mod compare;
 mod drain;
 mod history;
 mod latency;

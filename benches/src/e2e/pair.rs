@@ -76,23 +76,32 @@ impl Timed {
 impl Pair {
     /// Two new processes with new databases, warmed up.
     pub(crate) fn start(lab: &mut Lab) -> Result<Self> {
-        Self::with_receiver(lab, |folder| Process::start("receiver", &[folder]))
+        Self::of(lab, &std::env::current_exe()?)
+    }
+
+    /// As [`start`](Self::start), of another build of this program.
+    pub(crate) fn of(lab: &mut Lab, program: &Path) -> Result<Self> {
+        Self::with_receiver(lab, program, |folder| Process::of(program, "receiver", &[folder]))
     }
 
     /// As [`start`](Self::start), with a receiver that is watched by another program.
     pub(crate) fn watched(lab: &mut Lab, watcher: impl FnOnce(&Path) -> Command) -> Result<Self> {
-        Self::with_receiver(lab, |folder| Process::watched("receiver", watcher(Path::new(folder)), &[folder]))
+        let program = std::env::current_exe()?;
+        Self::with_receiver(lab, &program, |folder| {
+            Process::watched("receiver", watcher(Path::new(folder)), &[folder])
+        })
     }
 
     fn with_receiver(
         lab: &mut Lab,
+        program: &Path,
         start: impl FnOnce(&str) -> Result<(Process, serde_json::Value)>,
     ) -> Result<Self> {
         let folder = lab.new_folder()?;
         let name = folder.to_str().ok_or("the folder's name is not text")?.to_owned();
         let (receiver, first) = start(&name)?;
         let address = first["address"].as_str().ok_or("the receiver has no address")?;
-        let (sender, _) = Process::start("sender", &[&name, address])?;
+        let (sender, _) = Process::of(program, "sender", &[&name, address])?;
         let mut pair = Self { folder, sender, receiver, enqueued: 0, orders: 0 };
         pair.fill(WARM_UP)?;
         pair.drain()?;
@@ -132,8 +141,19 @@ impl Pair {
 
     /// Lets callers enqueue while it is sent, until everything is.
     pub(crate) fn live(&mut self, callers: usize, duration: Duration) -> Result<Lived> {
+        Ok(self.live_counted(callers, duration)?.0)
+    }
+
+    /// As [`live`](Self::live), with how many messages there were.
+    pub(crate) fn live_counted(&mut self, callers: usize, duration: Duration) -> Result<(Lived, u64)> {
         let request = format!("live {callers} {} {}", duration.as_millis(), self.enqueued);
-        Ok(self.timed(&request)?.lived())
+        let timed = self.timed(&request)?;
+        Ok((timed.lived(), timed.messages))
+    }
+
+    /// The processor time of both processes so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        Ok(self.sender.processor_time()? + self.receiver.processor_time()?)
     }
 
     /// Lets callers enqueue while it is sent and the sender's file is backed up, until that is done and everything is

@@ -1,7 +1,9 @@
 //! Processes that are told what to do in lines, and answer in lines of JSON.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -20,7 +22,12 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `part` of this program and waits for its first line.
     pub(crate) fn start(part: &'static str, arguments: &[&str]) -> Result<(Self, Value)> {
-        Self::spawn(part, Command::new(std::env::current_exe()?), arguments)
+        Self::of(&std::env::current_exe()?, part, arguments)
+    }
+
+    /// As [`start`](Self::start), of another build of this program.
+    pub(crate) fn of(program: &Path, part: &'static str, arguments: &[&str]) -> Result<(Self, Value)> {
+        Self::spawn(part, Command::new(program), arguments)
     }
 
     /// As [`start`](Self::start), behind a program that watches it.
@@ -64,6 +71,17 @@ impl Process {
     pub(crate) fn peak_memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         peak_in(&status).ok_or_else(|| "the system does not tell how much memory a process has had".into())
+    }
+
+    /// The processor time of its threads so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let mut nanos = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            // One that has ended meanwhile had little to do with it.
+            let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+            nanos += text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(nanos))
     }
 
     /// Lets it end by itself.
