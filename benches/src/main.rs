@@ -28,6 +28,11 @@ use crate::arguments::{Arguments, Command};
 use crate::lab::{Lab, Plan};
 use crate::report::Report;
 
+/// Every message is allocated by one thread and freed by another, which the system's allocator is slow at.
+#[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What goes wrong here is for people to read.
 type Result<T, E = BoxError> = std::result::Result<T, E>;
 

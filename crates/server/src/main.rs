@@ -18,6 +18,11 @@ use twobox::ErrorKind;
 
 use self::exit::Exit;
 
+/// Every message is allocated by one thread and freed by another, which the system's allocator is slow at.
+#[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What goes wrong here is for people to read.
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
