@@ -77,9 +77,12 @@ impl Process {
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         let mut nanos = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            // One that has ended meanwhile had little to do with it.
+            // One that has just ended cannot be read; those that matter live as long as their process.
             let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
             nanos += text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
+        }
+        if nanos == 0 {
+            return Err("the system does not tell how long threads have run".into());
         }
         Ok(Duration::from_nanos(nanos))
     }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use twobox_core::{Error, ErrorKind, Result};
 
 use crate::shared::BoxState;
-use crate::writer::{Budget, Class, Job, Progress, Queue, Queued};
+use crate::writer::{Budget, Class, Job, Left, Progress, Queue, Queued};
 use crate::{Prefix, Sqlite, SqliteTx};
 
 impl Sqlite {
@@ -81,7 +81,7 @@ impl Group {
     /// Commits all of them, then answers them.
     pub fn finish(mut self) {
         self.0.iter_mut().for_each(|queued| queued.job.committed());
-        self.0.into_iter().for_each(|queued| queued.job.answer(Ok(())));
+        self.0.into_iter().for_each(|queued| drop(queued.job.answer(Ok(()))));
     }
 }
 
@@ -96,7 +96,7 @@ struct BareJob<F> {
     reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-impl<F: FnMut() + Send> Job for BareJob<F> {
+impl<F: FnMut() + Send + 'static> Job for BareJob<F> {
     fn class(&self) -> Class {
         Class::Synced
     }
@@ -119,7 +119,8 @@ impl<F: FnMut() + Send> Job for BareJob<F> {
         Progress::Finished
     }
 
-    fn answer(mut self: Box<Self>, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) -> Left {
         let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(result));
+        Some(self)
     }
 }

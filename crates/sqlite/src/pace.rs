@@ -21,6 +21,9 @@ const MANY: i64 = 8_192;
 /// The longest that callers are held after a group: longer than a sync that went badly.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(5);
 
+/// Relays that were told of a group more recently than this are busy with it: to stir them would only interrupt them.
+const QUIET: Duration = Duration::from_millis(5);
+
 /// Groups whose delivery is timed. One that is left out costs a little accuracy.
 const TIMED_MAX: usize = 256;
 
@@ -36,6 +39,8 @@ struct State {
     relays: BTreeMap<Source, i64>,
     /// The end of the log.
     end: i64,
+    /// When it was last moved.
+    moved: Option<Duration>,
     /// How many messages a group has, when it has many.
     group: i64,
     /// Groups that are being delivered: the last place of each, and when it was committed.
@@ -60,10 +65,16 @@ impl Pace {
     pub(crate) fn appended(&self, end: i64, now: Duration) -> bool {
         let mut state = self.lock();
         state.grow(end);
+        state.moved = Some(now);
         if !state.relays.is_empty() && state.timed.len() < TIMED_MAX {
             state.timed.push_back((end, now));
         }
         state.is_behind(now)
+    }
+
+    /// Whether nothing was appended for so long that relays may have gone to sleep.
+    pub(crate) fn is_quiet(&self, now: Duration) -> bool {
+        self.lock().moved.is_none_or(|moved| now.saturating_sub(moved) >= QUIET)
     }
 
     /// Whether delivery is a little behind.
@@ -135,6 +146,15 @@ mod tests {
         assert!(pace.is_behind(ms(9)), "another relay is behind");
         pace.reached(&bank, None, ms(9));
         assert!(!pace.is_behind(ms(9)));
+    }
+
+    #[test]
+    fn relays_of_a_log_that_has_just_grown_are_not_stirred() {
+        let pace = Pace::default();
+        assert!(pace.is_quiet(ms(0)), "nothing was appended yet");
+        pace.appended(1, ms(10));
+        assert!(!pace.is_quiet(ms(14)));
+        assert!(pace.is_quiet(ms(15)));
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// What is made of each envelope of a batch, if there is nothing unusual about any of them.
+    /// What is made of each envelope of a batch, if there is nothing unusual about any of them. If there is, all of them
+    /// are read again: a batch costs twice its work at most.
     pub(super) fn scan_batch<T>(
         text: &'a str,
         limits: &Limits,

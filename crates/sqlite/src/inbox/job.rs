@@ -15,7 +15,7 @@ use super::handle::Handle;
 use super::peers::Counts;
 use crate::SqliteTx;
 use crate::options::Options;
-use crate::writer::{Budget, Class, Job, Progress};
+use crate::writer::{Budget, Class, Job, Left, Progress};
 
 /// Handles deliveries in order, as many per group as the group's time allows.
 pub(super) struct ProcessJob {
@@ -237,10 +237,10 @@ impl Job for ProcessJob {
         self.progress()
     }
 
-    fn answer(mut self: Box<Self>, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) -> Left {
         let answers = std::mem::take(&mut self.answers);
         // The caller may have stopped waiting; the effects stand all the same.
-        let reply = self.reply.take();
-        let _: Option<Result<(), _>> = reply.map(|reply| reply.send((result.map(|()| answers), self)));
+        let (_, left) = self.reply.take()?.send((result.map(|()| answers), self)).err()?;
+        Some(left)
     }
 }

@@ -9,7 +9,7 @@ use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, muta
 use super::settle::{die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
 use crate::inbox::peers::Counts;
-use crate::writer::{Budget, Class, Job, Progress};
+use crate::writer::{Budget, Class, Job, Left, Progress};
 use crate::{Sqlite, SqliteHandler, SqliteTx};
 
 /// Handles claimed messages in order, as many per group as the group's time allows.
@@ -158,10 +158,10 @@ impl Job for HandleJob {
         self.progress()
     }
 
-    fn answer(mut self: Box<Self>, result: Result<()>) {
+    fn answer(mut self: Box<Self>, result: Result<()>) -> Left {
         let handled = std::mem::take(&mut self.handled);
         // The caller may have stopped waiting; the effects stand all the same.
-        let reply = self.reply.take();
-        let _: Option<Result<(), _>> = reply.map(|reply| reply.send((result.map(|()| handled), self)));
+        let (_, left) = self.reply.take()?.send((result.map(|()| handled), self)).err()?;
+        Some(left)
     }
 }

@@ -9,7 +9,7 @@ use twobox_core::handler::shorten;
 use twobox_core::meters::{StoreMeters, Trouble};
 use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
-use super::job::{Budget, Class, Progress};
+use super::job::{Budget, Class, Left, Progress};
 use super::queue::{Late, Queued};
 use crate::connection::set_synchronous;
 use crate::error::{is_unwritable, wrap};
@@ -24,9 +24,6 @@ const LAZY_SYNC_AFTER: Duration = Duration::from_secs(1);
 
 /// Groups that run with savepoints after one without has failed: failures come in flocks.
 const CAREFUL_GROUPS: u32 = 100;
-
-/// Relays that were told of something more recently than this are busy with it: to stir them would only interrupt them.
-const STIR_AFTER: Duration = Duration::from_millis(5);
 
 /// Groups between two looks at the size of the write-ahead log.
 const GROUPS_PER_LOOK: u64 = 32;
@@ -45,8 +42,6 @@ pub(crate) struct Core {
     pub(super) commit_time: Duration,
     /// Boxes whose delivery is behind the last group.
     behind: Option<Arc<BoxState>>,
-    /// When others were last told of something, on the monotonic clock.
-    told: Duration,
 }
 
 /// The connection and what guards it.
@@ -113,7 +108,6 @@ impl Core {
             careful: 0,
             commit_time: Duration::ZERO,
             behind: None,
-            told: Duration::ZERO,
         }
     }
 
@@ -317,10 +311,10 @@ impl Core {
             }
         };
         crash_point!("writer.before-commit");
-        let start = self.shared.options.clock.monotonic();
-        if mode == Durability::Full && start.saturating_sub(self.told) >= STIR_AFTER {
-            stir(&news);
+        if mode == Durability::Full {
+            stir(&news, self.shared.options.clock.monotonic());
         }
+        let start = self.shared.options.clock.monotonic();
         let open = self.open.as_mut().expect("a transaction is open");
         if let Err(error) = open.guard.commit(&open.connection) {
             return Err(judge_commit(open, error));
@@ -346,9 +340,6 @@ impl Core {
             self.stop(error.to_string());
             Failure::Refused(error)
         })?;
-        if !news.is_empty() {
-            self.told = now;
-        }
         let rings = news.into_iter().fold(false, |rings, news| news.publish() | rings);
         self.behind = self.shared.publish(&ends, mode == Durability::Full, rings, now);
         self.tell_of_others(others);
@@ -408,17 +399,19 @@ impl Core {
             jobs,
             "a shared transaction failed; running its members apart"
         );
+        let mut left: Vec<Left> = Vec::new();
         for (at, (mut queued, _)) in ran.into_iter().enumerate() {
             if at > 0 {
                 crash_point!("writer.between-apart");
             }
             queued.job.rolled_back();
             match self.run_alone(&mut queued) {
-                Ok(Progress::Finished) => queued.job.answer(Ok(())),
+                Ok(Progress::Finished) => left.push(queued.job.answer(Ok(()))),
                 Ok(Progress::More) => rest.push_back(queued),
-                Err(error) => queued.job.answer(Err(error)),
+                Err(error) => left.push(queued.job.answer(Err(error))),
             }
         }
+        drop(left);
         rest
     }
 
@@ -490,8 +483,7 @@ impl Core {
             match progress {
                 Progress::Finished => {
                     let Queued { job, state, _permit: permit } = queued;
-                    job.answer(Ok(()));
-                    answered.push((state, permit));
+                    answered.push((job.answer(Ok(())), state, permit));
                 }
                 Progress::More => rest.push_back(queued),
             }
@@ -530,11 +522,11 @@ impl Core {
     }
 }
 
-/// Stirs whoever will want to hear of this once it is committed.
-fn stir(news: &[News]) {
+/// Stirs whoever will want to hear of this once it is committed, unless they are busy anyhow.
+fn stir(news: &[News], now: Duration) {
     let mut stirred: Option<&Arc<BoxState>> = None;
     for log in news.iter().filter_map(News::log) {
-        if stirred.replace(log).is_none_or(|last| !Arc::ptr_eq(last, log)) {
+        if stirred.replace(log).is_none_or(|last| !Arc::ptr_eq(last, log)) && log.pace.is_quiet(now) {
             log.stir();
         }
     }
@@ -579,7 +571,7 @@ fn unknown(cause: &Error) -> Error {
 }
 
 fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
-    for queued in jobs {
-        queued.job.answer(Err(Error::new(error.kind(), error.chain())));
-    }
+    let answer = |queued: Queued| queued.job.answer(Err(Error::new(error.kind(), error.chain())));
+    let left: Vec<Left> = jobs.into_iter().map(answer).collect();
+    drop(left); // not one by one: it runs code of the user's
 }

@@ -76,9 +76,14 @@ pub(crate) trait Job: Send {
     /// What ran last, alone in its transaction, made that transaction fail. It will not run again.
     fn failed_alone(&mut self, error: Error) -> Progress;
 
-    /// The end: everything committed, or an error that says what is known.
-    fn answer(self: Box<Self>, result: Result<()>);
+    /// The end: everything committed, or an error that says what is known. If nobody waits for it any more, what is left
+    /// of it is returned.
+    fn answer(self: Box<Self>, result: Result<()>) -> Left;
 }
+
+/// What is left of a job whose caller has stopped waiting. Dropping it runs code of the user's, which may panic: not
+/// before everybody else is told.
+pub(crate) type Left = Option<Box<dyn Send>>;
 
 /// A job made of one closure. In the end it goes back as a whole: what the closure holds is the caller's, and dropped
 /// there. The writer has better things to do, and memory goes back quickest to the thread that it came from.
@@ -86,13 +91,15 @@ pub(crate) struct ClosureJob<F, T, E> {
     class: Class,
     work: F,
     outcome: Option<std::result::Result<T, E>>,
+    /// Why the outcome does not count.
+    failed: Option<Error>,
     reply: Option<oneshot::Sender<Box<Self>>>,
 }
 
 impl<F, T, E> ClosureJob<F, T, E> {
     pub(crate) fn new(class: Class, work: F) -> (Box<Self>, oneshot::Receiver<Box<Self>>) {
         let (reply, receiver) = oneshot::channel();
-        (Box::new(Self { class, work, outcome: None, reply: Some(reply) }), receiver)
+        (Box::new(Self { class, work, outcome: None, failed: None, reply: Some(reply) }), receiver)
     }
 
     /// What became of it, once it is back.
@@ -100,15 +107,18 @@ impl<F, T, E> ClosureJob<F, T, E> {
     where
         E: From<Error>,
     {
-        self.outcome.unwrap_or_else(|| Err(lost().into()))
+        match self.failed {
+            Some(error) => Err(error.into()),
+            None => self.outcome.unwrap_or_else(|| Err(lost().into())),
+        }
     }
 }
 
 impl<F, T, E> Job for ClosureJob<F, T, E>
 where
-    F: FnMut(&mut SqliteTx<'_>) -> std::result::Result<T, E> + Send,
-    T: Send,
-    E: From<Error> + Send,
+    F: FnMut(&mut SqliteTx<'_>) -> std::result::Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
 {
     fn class(&self) -> Class {
         self.class
@@ -138,12 +148,11 @@ where
         Progress::Finished
     }
 
-    fn answer(mut self: Box<Self>, result: Result<()>) {
-        if let Err(error) = result {
-            self.outcome = Some(Err(error.into()));
-        }
+    fn answer(mut self: Box<Self>, result: Result<()>) -> Left {
+        self.failed = result.err();
         // The caller may have stopped waiting; the commit stands all the same.
-        let _: Option<std::result::Result<(), _>> = self.reply.take().map(|reply| reply.send(self));
+        let left = self.reply.take()?.send(self).err()?;
+        Some(left)
     }
 }
 

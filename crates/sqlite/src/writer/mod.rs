@@ -12,7 +12,7 @@ mod thread;
 
 pub(crate) use self::checkpointer::Checkpointer;
 pub(crate) use self::core::{Core, Open};
-pub(crate) use self::job::{Budget, Class, ClosureJob, Job, Progress};
+pub(crate) use self::job::{Budget, Class, ClosureJob, Job, Left, Progress};
 pub(crate) use self::queue::{Late, Queue, Queued};
 pub(crate) use self::recovery::{checkpoint, close_without_checkpoint};
 pub(crate) use self::thread::{WriterThread, lock};

@@ -274,3 +274,27 @@ fn a_parameter_that_is_left_out_is_null_whoever_was_there_before() {
     [first, second].into_iter().for_each(|queued| now(queued).unwrap());
     assert_eq!(manual.words(), ["mine", "nothing"]);
 }
+
+/// Panics when it is dropped.
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("mine");
+    }
+}
+
+#[test]
+fn w2_neighbours_are_told_before_what_a_caller_has_left_behind_is_dropped() {
+    let manual = Manual::new();
+    let mine = Mine;
+    let gone = manual.queue(move |tx| {
+        let _held = &mine;
+        say(tx, "gone")
+    });
+    let (neighbour, _) = queue_word(&manual, "neighbour".into());
+    drop(gone); // nobody waits for it any more
+    assert!(catch_unwind(AssertUnwindSafe(|| manual.db.step())).is_err(), "what it held was dropped");
+    now(neighbour).unwrap();
+    assert_eq!(manual.words(), ["gone", "neighbour"]);
+}
