@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
@@ -126,16 +128,27 @@ async fn wait_at(shop: Sqlite, gate: std::sync::mpsc::Receiver<()>) -> Result<us
     .await
 }
 
-/// Makes the writer doubt its connection, as a failed sync would: code of ours panics on its thread.
+/// Makes the writer doubt its connection, as a failed sync would: code of ours panics on its thread, because it has to
+/// drop what a caller has left behind that no longer waits.
 pub(crate) async fn fail_a_commit(shop: &Sqlite) -> Result<(), Error> {
-    let bomb = Bomb;
-    shop.transaction::<_, Error, _>(move |_| {
-        let _kept_until_answered = &bomb;
-        Ok(())
-    })
-    .await?;
+    while !leave_a_bomb(shop) {}
+    // This one may have been in the same group, and learn nothing, or not what became of it.
+    let _: Result<(), Error> = shop.transaction(|_| Ok(())).await;
     // Only once it has reopened the file may anybody else open it: it must have it for itself to recover.
     shop.transaction(|_| Ok(())).await
+}
+
+/// Queues a transaction and stops waiting for it. Whether the writer was not quicker: then it goes off here.
+fn leave_a_bomb(shop: &Sqlite) -> bool {
+    let bomb = Bomb;
+    let mut left = Box::pin(shop.transaction::<_, Error, _>(move |_| {
+        let _kept_until_answered = &bomb;
+        Ok(())
+    }));
+    let waiting = &mut Context::from_waker(Waker::noop());
+    let queued = catch_unwind(AssertUnwindSafe(|| left.as_mut().poll(waiting).is_pending()));
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(left)));
+    queued.is_ok_and(|queued| queued) && dropped.is_ok()
 }
 
 struct Bomb;
