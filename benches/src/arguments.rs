@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
     pub(crate) quick: bool,
     pub(crate) count_syncs: bool,
-    /// What `e2e` measures; everything if `None`.
+    /// What `e2e` and `compare` measure; everything if `None`.
     pub(crate) only: Option<Measurement>,
     /// How long the history of `ops` is.
     pub(crate) messages: Option<u64>,
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether `e2e` is to measure this.
+    /// Whether this is to be measured.
     pub(crate) fn wants(&self, measurement: Measurement) -> bool {
         self.only.is_none_or(|only| only == measurement)
     }
@@ -83,6 +83,7 @@ impl Arguments {
 
 /// `None`: not understood.
 pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
+    use Measurement::{Drain, History};
     let (command, rest) = arguments.split_first()?;
     match (command.as_str(), rest) {
         ("store", options) => parse_options(options).map(Command::Store),
@@ -90,7 +91,10 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
         ("ops", options) => parse_options(options).map(Command::Ops),
         ("backup", options) => parse_options(options).map(Command::Backup),
         ("e2e", options) => parse_options(options).map(Command::E2e),
-        ("compare", [other, options @ ..]) => Some(Command::Compare(other.into(), parse_options(options)?)),
+        ("compare", [other, options @ ..]) => {
+            let comparable = |arguments: &Arguments| !matches!(arguments.only, Some(Drain | History));
+            Some(Command::Compare(other.into(), parse_options(options).filter(comparable)?))
+        }
         ("part", words) => parse_part(words).map(Command::Part),
         ("commits", [path]) => Some(Command::Commits(path.into())),
         ("enqueue-once", [dir, millis]) => {
@@ -159,6 +163,8 @@ mod tests {
         let arguments = Arguments { quick: true, ..Arguments::default() };
         assert_eq!(parsed("compare ./old --quick"), Some(Command::Compare("./old".into(), arguments)));
         assert_eq!(parsed("compare"), None);
+        assert!(parsed("compare ./old --only low-rate").is_some());
+        assert_eq!(parsed("compare ./old --only drain"), None);
     }
 
     #[test]

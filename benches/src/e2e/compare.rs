@@ -1,4 +1,4 @@
-//! The living load of this program against that of another build of it, in turns.
+//! The living load and the trickle of this program against those of another build of it, in turns.
 //!
 //! A machine that is shared changes its speed from minute to minute by more than most changes of the code do. Two
 //! builds that are measured by turns, a third of a second each, meet the same machine.
@@ -7,9 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Peaks;
-use super::pair::{Lived, Pair};
+use super::cold;
+use super::latency::Latency;
+use super::pair::Pair;
 use crate::Result;
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Measurement};
 use crate::enqueue::CALLERS;
 use crate::lab::{self, Lab};
 use crate::report::{Figure, Report, Unit, thousands};
@@ -17,13 +19,24 @@ use crate::stats::{Quartiles, median};
 
 /// Long enough for a hundred groups, short enough that the machine is the same in both turns.
 const SLICE: Duration = Duration::from_millis(300);
+/// Messages of a trickle in one turn.
+const TRICKLE: u64 = 30;
 const ROUNDS: usize = 60;
 const ROUNDS_QUICK: usize = 10;
 
+/// What a build is to do in each of its turns.
+type Load = fn(&mut Pair) -> Result<Done>;
+
+/// What it did.
+struct Done {
+    messages: u64,
+    per_second: f64,
+    latency: Latency,
+}
+
 /// What a build did in one of its turns.
-#[derive(Clone, Copy, Debug)]
 struct Turn {
-    lived: Lived,
+    done: Done,
     /// Processor time of both processes, in microseconds per message.
     processor: f64,
 }
@@ -35,16 +48,43 @@ pub(crate) fn report(other: &Path, arguments: &Arguments) -> Result<Report> {
     };
     let mut lab = Lab::new(arguments.dir.as_deref(), disk)?;
     let mut report = Report::new(arguments.quick);
-    report.extend(figures(&measure(&mut lab, other, rounds)?));
+    if arguments.wants(Measurement::Live) {
+        let turns = measure(&mut lab, other, rounds, live)?;
+        report.extend([
+            figure("live, 64 callers : other", "/s", &turns, |turn| turn.done.per_second),
+            figure("live, processor time per message : other", "us", &turns, |turn| turn.processor),
+            figure("live, p50 handled : other", "us", &turns, |turn| turn.done.latency.p50),
+            figure("live, p99 handled : other", "us", &turns, |turn| turn.done.latency.p99),
+        ]);
+    }
+    if arguments.wants(Measurement::LowRate) {
+        let turns = measure(&mut lab, other, rounds, trickle)?;
+        report.extend([
+            figure("low rate, processor time per message : other", "us", &turns, |turn| turn.processor),
+            figure("low rate, p50 handled : other", "us", &turns, |turn| turn.done.latency.p50),
+        ]);
+    }
     Ok(report)
 }
 
+/// Callers that wait for their commits.
+fn live(pair: &mut Pair) -> Result<Done> {
+    let (lived, messages) = pair.live_counted(CALLERS, SLICE)?;
+    Ok(Done { messages, per_second: lived.per_second, latency: lived.latency })
+}
+
+/// One message every so often.
+fn trickle(pair: &mut Pair) -> Result<Done> {
+    let latency = pair.trickle(cold::EVERY, TRICKLE)?;
+    Ok(Done { messages: TRICKLE, per_second: 1.0 / cold::EVERY.as_secs_f64(), latency })
+}
+
 /// Turns of this build and of the other one, round by round.
-fn measure(lab: &mut Lab, other: &Path, rounds: usize) -> Result<Vec<[Turn; 2]>> {
+fn measure(lab: &mut Lab, other: &Path, rounds: usize, load: Load) -> Result<Vec<[Turn; 2]>> {
     let mut pairs = [Pair::start(lab)?, Pair::of(lab, other)?];
     for pair in &mut pairs {
         pair.start_relay()?;
-        turn(pair)?; // not counted: what is done for the first time takes longer
+        turn(pair, load)?; // not counted: what is done for the first time takes longer
     }
     let mut turns = Vec::new();
     for round in 0..rounds {
@@ -52,11 +92,11 @@ fn measure(lab: &mut Lab, other: &Path, rounds: usize) -> Result<Vec<[Turn; 2]>>
         let [this, other] = &mut pairs;
         // They take turns in going first.
         turns.push(if round % 2 == 0 {
-            let first = turn(this)?;
-            [first, turn(other)?]
+            let first = turn(this, load)?;
+            [first, turn(other, load)?]
         } else {
-            let first = turn(other)?;
-            [turn(this)?, first]
+            let first = turn(other, load)?;
+            [turn(this, load)?, first]
         });
     }
     eprintln!();
@@ -67,27 +107,20 @@ fn measure(lab: &mut Lab, other: &Path, rounds: usize) -> Result<Vec<[Turn; 2]>>
     Ok(turns)
 }
 
-fn turn(pair: &mut Pair) -> Result<Turn> {
+fn turn(pair: &mut Pair, load: Load) -> Result<Turn> {
     let before = pair.processor_time()?;
-    let (lived, messages) = pair.live_counted(CALLERS, SLICE)?;
+    let done = load(pair)?;
     let took = pair.processor_time()?.saturating_sub(before);
-    Ok(Turn { lived, processor: took.as_secs_f64() * 1e6 / messages.max(1) as f64 })
+    let processor = took.as_secs_f64() * 1e6 / done.messages.max(1) as f64;
+    Ok(Turn { done, processor })
 }
 
-fn figures(turns: &[[Turn; 2]]) -> [Figure; 4] {
-    let figure = |name, unit: &str, of: fn(&Turn) -> f64| {
-        let each = |which: usize| turns.iter().map(|round| of(&round[which])).collect::<Vec<f64>>();
-        let (this, other) = (each(0), each(1));
-        let ratios: Vec<f64> = this.iter().zip(&other).map(|(this, other)| this / other).collect();
-        let Quartiles { q1, median: middle, q3 } = Quartiles::of(&ratios);
-        let [this, other] = [&this, &other].map(|values| thousands(median(values)));
-        let detail = format!("{this} {unit} against {other} {unit}; quartiles {q1:.2} and {q3:.2}");
-        Figure::new(name, middle, Unit::Times).detail(detail).samples(ratios)
-    };
-    [
-        figure("live, 64 callers : other", "/s", |turn| turn.lived.per_second),
-        figure("processor time per message : other", "us", |turn| turn.processor),
-        figure("p50 handled : other", "us", |turn| turn.lived.latency.p50),
-        figure("p99 handled : other", "us", |turn| turn.lived.latency.p99),
-    ]
+fn figure(name: &'static str, unit: &str, turns: &[[Turn; 2]], of: fn(&Turn) -> f64) -> Figure {
+    let each = |which: usize| turns.iter().map(|round| of(&round[which])).collect::<Vec<f64>>();
+    let (this, other) = (each(0), each(1));
+    let ratios: Vec<f64> = this.iter().zip(&other).map(|(this, other)| this / other).collect();
+    let Quartiles { q1, median: middle, q3 } = Quartiles::of(&ratios);
+    let [this, other] = [&this, &other].map(|values| thousands(median(values)));
+    let detail = format!("{this} {unit} against {other} {unit}; quartiles {q1:.2} and {q3:.2}");
+    Figure::new(name, middle, Unit::Times).detail(detail).samples(ratios)
 }
