@@ -31,6 +31,8 @@ const LOOK_MAX: Duration = Duration::from_micros(500);
 const COALESCE: Duration = Duration::from_millis(1);
 /// How often it looks while our own writer is busy.
 const LOOK_BUSY: Duration = Duration::from_millis(5);
+/// Our own writer is no longer busy when it has not committed for so long.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// The path of a file that stands beside the database.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -177,7 +179,8 @@ mod linux {
     use twobox_core::one_line;
 
     use super::{
-        AFTER_EVENT, BLIND, COALESCE, LOOK_BUSY, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside,
+        AFTER_EVENT, BLIND, COALESCE, LOOK_BUSY, LOOK_FIRST, LOOK_FOR, LOOK_MAX, QUIET, SAFETY_NET, Seen,
+        beside,
     };
 
     /// What the watcher sleeps on.
@@ -270,14 +273,14 @@ mod linux {
     /// Our own writer is busy: it looks for others at every commit, and relays are awake anyway.
     fn sit_out(eyes: &Eyes, seen: &mut Seen, stopped: &AtomicBool) {
         eyes.look_away();
-        loop {
+        let mut quiet = Duration::ZERO;
+        while quiet < QUIET && !stopped.load(Ordering::Acquire) {
             std::thread::sleep(LOOK_BUSY);
             seen.look();
-            if !seen.is_busy() || stopped.load(Ordering::Acquire) {
-                eyes.drain(); // that one watch is over is an event as well
-                return eyes.watch();
-            }
+            quiet = if seen.is_busy() { Duration::ZERO } else { quiet + LOOK_BUSY };
         }
+        eyes.drain(); // that one watch is over is an event as well
+        eyes.watch();
     }
 
     /// The log changed: its commit becomes visible a little later, or it was rolled back, or it is our own.
