@@ -4,6 +4,7 @@
 //! They are generic over the ports of `twobox-core`. Time, chance, store and transport are injected, and no
 //! part starts a thread of its own: on a single-threaded runtime with a manual clock a run is deterministic.
 
+mod alarm;
 mod audit;
 mod backups;
 mod events;

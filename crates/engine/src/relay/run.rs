@@ -12,6 +12,7 @@ use super::lane::Lane;
 use super::pace::Pace;
 use super::reader::Reader;
 use crate::Shutdown;
+use crate::alarm::Alarm;
 use crate::started::Started;
 
 /// After a failed call to the store, this long passes before the next one.
@@ -77,15 +78,16 @@ impl<S: OutboxStore> Run<S> {
     }
 
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
+        let mut alarm = Alarm::new(&self.relay.timer);
         while !shutdown.is_requested() {
             self.work().await;
             self.pace.tell(self.lanes.values());
-            let pause = self.relay.timer.sleep(self.pause());
+            let due = self.due();
             tokio::select! {
                 biased;
                 () = shutdown.requested() => {}
                 () = self.event() => {}
-                () = pause => {}
+                () = alarm.rings(due) => {}
             }
         }
         self.stop().await;
@@ -100,8 +102,8 @@ impl<S: OutboxStore> Run<S> {
         }
     }
 
-    /// How long until something has to be done without being told.
-    fn pause(&self) -> Duration {
+    /// When something has to be done without being told.
+    fn due(&self) -> Duration {
         let now = self.relay.timer.monotonic();
         let lanes = self.lanes.values().flat_map(|lane| {
             let probe = lane.probe_due().filter(|_| self.may_send(lane, now));
@@ -109,7 +111,7 @@ impl<S: OutboxStore> Run<S> {
         });
         let take = Some(self.take_at).filter(|_| !self.taking);
         let next = lanes.chain([take]).flatten().min().unwrap_or(now.saturating_add(IDLE));
-        next.max(self.store_pause).saturating_sub(now).max(Duration::from_millis(1))
+        next.max(self.store_pause)
     }
 
     /// Whether a request that starts now ends before the lease does: afterwards somebody else may hold the lane,

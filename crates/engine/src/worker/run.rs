@@ -12,6 +12,7 @@ use twobox_core::{Endpoint, Error, HandlerResult, Refusal, Result, crash_point, 
 use super::in_hand::InHand;
 use super::{Handling, Inner, WorkContext};
 use crate::Shutdown;
+use crate::alarm::Alarm;
 use crate::events::MESSAGES;
 use crate::started::Started;
 use crate::sync::{JoinHandle, spawn};
@@ -87,14 +88,15 @@ impl<S: QueueStore> Run<S> {
 
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         self.listen(0);
+        let mut alarm = Alarm::new(&self.worker.timer);
         while !shutdown.is_requested() {
             self.work();
-            let pause = self.worker.timer.sleep(self.until_next());
+            let due = self.due();
             tokio::select! {
                 biased;
                 () = shutdown.requested() => {}
                 () = self.event() => {}
-                () = pause => self.hungry = true,
+                () = alarm.rings(due) => self.hungry = true,
             }
         }
         self.stop().await;
@@ -111,9 +113,8 @@ impl<S: QueueStore> Run<S> {
         self.worker.meters.in_hand.set_count(self.in_hand.len());
     }
 
-    /// How long until something has to be done without being told.
-    fn until_next(&self) -> Duration {
-        let now = self.worker.timer.monotonic();
+    /// When something has to be done without being told.
+    fn due(&self) -> Duration {
         let mut next = self.reap_at;
         if self.in_hand.len() > 0 {
             next = next.min(self.renew_at);
@@ -121,7 +122,7 @@ impl<S: QueueStore> Run<S> {
         if !self.claiming && self.room() > 0 {
             next = next.min(self.claim_at);
         }
-        next.saturating_sub(now).max(Duration::from_millis(1))
+        next
     }
 
     fn room(&self) -> usize {
