@@ -15,8 +15,10 @@
 //! | [`meters`] | figures for operators: counters, gauges, histograms |
 //! | [`panics`] | keeps the messages of handlers' panics out of the log |
 //! | [`ports`] | what a store, a transport and a clock must do |
+//! | [`at_once`] | a future whose parts wake each other |
 //! | [`config`] | checks that need more than one setting to be wrong |
 
+pub mod at_once;
 pub mod clock;
 pub mod config;
 mod content_type;
@@ -41,6 +43,7 @@ pub mod system;
 pub mod time;
 pub mod wire;
 
+pub use crate::at_once::AtOnce;
 pub use crate::clock::{Clock, Random};
 pub use crate::content_type::ContentType;
 pub use crate::error::{BoxError, Error, ErrorKind, Result, chain, one_line};

@@ -6,13 +6,16 @@ mod run;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::{InboxMeters, Meters};
 use twobox_core::ports::{OwnerToken, Queue, QueueStore};
-use twobox_core::{Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result};
+use twobox_core::{
+    AtOnce, Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result,
+};
 
 pub use self::options::WorkerOptions;
 
@@ -114,7 +117,8 @@ impl<S: QueueStore> Worker<S> {
 
     /// Works until asked to stop, then finishes or gives back what is in hand within the configured time (S20).
     pub async fn run(self, shutdown: Shutdown) {
-        Run::new(self.0).run(shutdown).await;
+        // What it has started is polled by itself, and wakes it while it does.
+        AtOnce::new(pin!(Run::new(self.0).run(shutdown))).await;
     }
 }
 

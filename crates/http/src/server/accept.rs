@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use twobox_core::AtOnce;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::Meters;
 use twobox_core::one_line;
@@ -179,15 +180,18 @@ async fn talk<A: Answering, S: AsyncRead + AsyncWrite + Unpin>(
             .max_buf_size(limits.head_bytes_max)
             .serve_connection(io, answering)
     );
-    let ended = tokio::select! {
-        biased;
-        ended = &mut talking => ended,
-        () = stopped(&mut stopping) => {
-            talking.as_mut().graceful_shutdown();
-            talking.await
+    let ending = pin!(async {
+        tokio::select! {
+            biased;
+            ended = &mut talking => ended,
+            () = stopped(&mut stopping) => {
+                talking.as_mut().graceful_shutdown();
+                talking.await
+            }
         }
-    };
-    if let Err(error) = ended {
+    });
+    // Whoever reads a body and the connection that it comes from wake each other.
+    if let Err(error) = AtOnce::new(ending).await {
         tracing::debug!(error = one_line(&error), "connection broken");
     }
 }
