@@ -299,6 +299,12 @@ impl Sqlite {
         self.database.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })
     }
 
+    /// What the watcher of the file knows.
+    #[cfg(test)]
+    pub(crate) fn watched(&self) -> (&Arc<Shared>, &Arc<Mutex<Core>>) {
+        (&self.database.shared, &self.database.core)
+    }
+
     /// A relay has come so far with the log: the writer may be waiting for it.
     pub(crate) fn note_reached(&self, source: &Source, upto: Option<i64>) {
         self.state.pace.reached(source, upto, self.options.clock.monotonic());

@@ -34,6 +34,7 @@ pub(crate) struct Shared {
     unwritable: AtomicBool,
     /// Commits of our own writer.
     commits: AtomicU64,
+    foreign: AtomicU64,
     identity: Option<FileIdentity>,
     bell: Option<File>,
 }
@@ -141,6 +142,7 @@ impl Shared {
             doubt: Mutex::new(None),
             unwritable: AtomicBool::new(false),
             commits: AtomicU64::new(0),
+            foreign: AtomicU64::new(0),
             identity: None,
             bell: None,
         }
@@ -199,6 +201,17 @@ impl Shared {
     /// How many commits our own writer has made.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Another connection has committed: relays and workers are told.
+    pub(crate) fn others_have_written(&self) {
+        self.foreign.fetch_add(1, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// How often others were found to have written.
+    pub(crate) fn foreign(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
     }
 
     /// Something outside the writer saw a write or a sync fail. A sync is the worse of the two, and is not forgotten for

@@ -31,7 +31,8 @@ const LOOK_MAX: Duration = Duration::from_micros(500);
 const COALESCE: Duration = Duration::from_millis(1);
 /// How often it looks while our own writer is busy.
 const LOOK_BUSY: Duration = Duration::from_millis(5);
-/// Our own writer is no longer busy when it has not committed for so long.
+/// Our own writer is no longer busy when it has not committed for so long. If others write as well, [`LOOK_BUSY`] is
+/// enough: what they have committed is to be noticed at once.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// The path of a file that stands beside the database.
@@ -96,11 +97,13 @@ struct Seen {
     core: Arc<Mutex<Core>>,
     /// Our own commits, which relays hear of directly.
     commits: u64,
+    /// What others have committed.
+    foreign: u64,
 }
 
 impl Seen {
     fn new(shared: &Arc<Shared>, core: &Arc<Mutex<Core>>) -> Self {
-        Self { shared: Arc::clone(shared), core: Arc::clone(core), commits: 0 }
+        Self { shared: Arc::clone(shared), core: Arc::clone(core), commits: 0, foreign: 0 }
     }
 
     /// Whether our own writer has committed since this was last asked.
@@ -112,6 +115,16 @@ impl Seen {
     /// Whether our own writer has committed since it was last asked whether it is busy.
     fn we_have_written(&self) -> bool {
         self.shared.commits() != self.commits
+    }
+
+    /// How long our own writer must not have committed to be no longer busy.
+    fn quiet(&self) -> Duration {
+        if self.shared.foreign() == self.foreign { QUIET } else { LOOK_BUSY }
+    }
+
+    /// From now on it counts what others commit.
+    fn forget_others(&mut self) {
+        self.foreign = self.shared.foreign();
     }
 
     /// Wakes relays if another connection has committed since. Says whether there is no need to look again soon: also
@@ -179,8 +192,7 @@ mod linux {
     use twobox_core::one_line;
 
     use super::{
-        AFTER_EVENT, BLIND, COALESCE, LOOK_BUSY, LOOK_FIRST, LOOK_FOR, LOOK_MAX, QUIET, SAFETY_NET, Seen,
-        beside,
+        AFTER_EVENT, BLIND, COALESCE, LOOK_BUSY, LOOK_FIRST, LOOK_FOR, LOOK_MAX, SAFETY_NET, Seen, beside,
     };
 
     /// What the watcher sleeps on.
@@ -274,11 +286,12 @@ mod linux {
     fn sit_out(eyes: &Eyes, seen: &mut Seen, stopped: &AtomicBool) {
         eyes.look_away();
         let mut quiet = Duration::ZERO;
-        while quiet < QUIET && !stopped.load(Ordering::Acquire) {
+        while quiet < seen.quiet() && !stopped.load(Ordering::Acquire) {
             std::thread::sleep(LOOK_BUSY);
             seen.look();
             quiet = if seen.is_busy() { Duration::ZERO } else { quiet + LOOK_BUSY };
         }
+        seen.forget_others();
         eyes.drain(); // that one watch is over is an event as well
         eyes.watch();
     }
@@ -305,6 +318,7 @@ mod tests {
     use twobox_core::ports::LogStore;
     use twobox_testkit::eventually;
 
+    use super::{LOOK_BUSY, QUIET, Seen};
     use crate::Sqlite;
 
     /// What our own writer commits is in memory, and relays are told of it. Only what others write has to be asked for.
@@ -327,6 +341,27 @@ mod tests {
         other.execute("INSERT INTO t VALUES (3)", []).unwrap();
         db.transaction(|tx| tx.execute("INSERT INTO t VALUES (4)", []).map(drop)).await.unwrap();
         assert!(forgotten() > before + 1, "the writer finds out by itself, at its next commit");
+    }
+
+    /// With a message every 10 ms our own commits wake nobody, unless there may be others' among them.
+    #[tokio::test]
+    async fn where_others_write_the_log_is_watched_again_sooner() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Sqlite::open(folder.path().join("shop.db")).await.unwrap();
+        let write = async || db.transaction(|tx| tx.execute("CREATE TABLE IF NOT EXISTS t (x)", [])).await;
+        write().await.unwrap();
+        let (shared, core) = db.watched();
+        let mut seen = Seen::new(shared, core);
+        seen.forget_others();
+        write().await.unwrap();
+        assert_eq!(seen.quiet(), QUIET);
+        let other = rusqlite::Connection::open(db.path()).unwrap();
+        other.execute("INSERT INTO t VALUES (1)", []).unwrap();
+        write().await.unwrap();
+        assert_eq!(seen.quiet(), LOOK_BUSY, "the writer has found out at its next commit");
+        seen.forget_others();
+        write().await.unwrap();
+        assert_eq!(seen.quiet(), QUIET);
     }
 
     /// Whoever is stirred gets up, finds that nothing has changed, and waits on.

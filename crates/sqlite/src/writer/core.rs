@@ -357,7 +357,7 @@ impl Core {
     fn tell_of_others(&mut self, others: i64) -> bool {
         let Some(open) = self.open.as_mut().filter(|open| open.others != others) else { return false };
         open.others = others;
-        self.shared.wake_all();
+        self.shared.others_have_written();
         true
     }
 
