@@ -16,6 +16,16 @@ pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(feature = "shuttle")]
 pub(crate) use self::scheduled::JoinSet;
 
+/// Runs a loop that polls what it has started, and is woken by it while it does. A scheduler decides itself who goes on.
+pub(crate) async fn run_loop(running: impl Future<Output = ()>) {
+    let running = std::pin::pin!(running);
+    if cfg!(feature = "shuttle") {
+        running.await;
+    } else {
+        twobox_core::AtOnce::new(running).await;
+    }
+}
+
 #[cfg(feature = "shuttle")]
 mod scheduled {
     use std::future::Future;

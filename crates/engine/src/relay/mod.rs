@@ -18,15 +18,15 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 
 use twobox_core::meters::Meters;
 use twobox_core::ports::{OutboxStore, Transport};
-use twobox_core::{AtOnce, Destination, Error, ErrorKind, Random, Result, Source};
+use twobox_core::{Destination, Error, ErrorKind, Random, Result, Source};
 
 use self::options::Callback;
 pub use self::options::{DeadLetterCallback, RelayOptions};
+use crate::sync::run_loop;
 use crate::{Shutdown, Timer};
 
 /// Delivers the messages of one source. See the [module](self).
@@ -76,8 +76,7 @@ impl<S: OutboxStore> Relay<S> {
     /// Delivers until asked to stop, then finishes or abandons what is in flight within the configured time
     /// and gives its lanes back (S20).
     pub async fn run(self, shutdown: Shutdown) {
-        // What it has started is polled by itself, and wakes it while it does.
-        AtOnce::new(pin!(run::Run::new(self).run(shutdown))).await;
+        run_loop(run::Run::new(self).run(shutdown)).await;
     }
 }
 

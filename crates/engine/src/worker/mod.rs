@@ -6,21 +6,19 @@ mod run;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::{InboxMeters, Meters};
 use twobox_core::ports::{OwnerToken, Queue, QueueStore};
-use twobox_core::{
-    AtOnce, Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result,
-};
+use twobox_core::{Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result};
 
 pub use self::options::WorkerOptions;
 
 use self::run::Run;
 use crate::receiver::Prepare;
+use crate::sync::run_loop;
 use crate::{Shutdown, Timer};
 
 /// What a handler outside of the transaction is: any future. It runs at least once.
@@ -117,8 +115,7 @@ impl<S: QueueStore> Worker<S> {
 
     /// Works until asked to stop, then finishes or gives back what is in hand within the configured time (S20).
     pub async fn run(self, shutdown: Shutdown) {
-        // What it has started is polled by itself, and wakes it while it does.
-        AtOnce::new(pin!(Run::new(self.0).run(shutdown))).await;
+        run_loop(Run::new(self.0).run(shutdown)).await;
     }
 }
 

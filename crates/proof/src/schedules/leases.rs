@@ -26,7 +26,7 @@ const UNSETTLED: &str = "
     SELECT (SELECT count(*) FROM outbox_log WHERE seq > (SELECT cursor FROM outbox_lanes))
         + (SELECT count(*) FROM outbox_waiting WHERE state <> 'Sent')";
 /// Looks at the clock until a relay that is going to stall does it, and for how much longer than its lease it does.
-const LOOKS_MAX: u32 = 50;
+const LOOKS_MAX: u32 = 60;
 const STALL_MILLIS: u32 = 2000;
 
 pub(super) fn scenario(place: &Place) {

@@ -189,7 +189,7 @@ async fn l5_a_look_that_overtakes_a_slow_settlement_is_repeated() {
     relay.stop().await;
 }
 
-/// Counts how often somebody waits.
+/// Counts how often somebody looks at the clock, as every turn of a loop does.
 #[derive(Debug)]
 struct Counting(Arc<VirtualClock>, Arc<AtomicUsize>);
 
@@ -198,13 +198,13 @@ impl Clock for Counting {
         self.0.now()
     }
     fn monotonic(&self) -> Duration {
+        self.1.fetch_add(1, Ordering::SeqCst);
         self.0.monotonic()
     }
 }
 
 impl Timer for Counting {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.1.fetch_add(1, Ordering::SeqCst);
         self.0.sleep(duration)
     }
 }
@@ -217,15 +217,15 @@ async fn s13_a_held_lane_with_retries_does_not_spin() {
         0 => Ok(vec![retry(); batch.len()]),
         _ => Err(DeliveryError::unreachable("refused")),
     });
-    let waits = Arc::new(AtomicUsize::new(0));
+    let looks = Arc::new(AtomicUsize::new(0));
     let mut store = Stumbling::new(&world, |_| NONE);
-    store.timer = Arc::new(Counting(Arc::clone(&world.clock), Arc::clone(&waits)));
+    store.timer = Arc::new(Counting(Arc::clone(&world.clock), Arc::clone(&looks)));
     let relay = run(&world, store, &[("billing", &transport)], RelayOptions::default());
     world.pass(10 * SECOND).await;
-    let before = waits.load(Ordering::SeqCst);
+    let before = looks.load(Ordering::SeqCst);
     world.pass(100 * SECOND).await;
-    let waits = waits.load(Ordering::SeqCst) - before;
-    assert!(waits < 1_000, "{waits} rounds in 100 s of outage");
+    let looks = looks.load(Ordering::SeqCst) - before;
+    assert!(looks < 10_000, "{looks} looks at the clock in 100 s of outage");
     relay.stop().await;
 }
 
