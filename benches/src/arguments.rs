@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Backup(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
-    /// The living load of this program against that of another build of it.
+    /// The living load and the trickle of this program against those of another build of it.
     Compare(PathBuf, Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
     Part(Part),
