@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use twobox::{
     Answer, ContentHash, Enqueued, InboxStatus, Message, MessageKey, NewWork, OnError, OwnerToken, Policy,
     Reason, Refusal, Signal, Sqlite, Twobox, WorkFilter,
@@ -134,6 +135,7 @@ fn claimed(db: &Sqlite, on_error: OnError, claims: bool, runs: &Arc<AtomicUsize>
 #[tokio::test(flavor = "multi_thread")]
 async fn ceb_1_of_many_deliveries_one_runs() {
     let (_directory, db) = database().await;
+    while_one_runs(&db).await;
     let runs = Arc::new(AtomicUsize::new(0));
     // Two services under one consumer: like two processes, they know nothing of each other's deliveries.
     let (one, two) =
@@ -155,6 +157,36 @@ async fn ceb_1_of_many_deliveries_one_runs() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     let Answer::Duplicate(Some(stored)) = receive(&one, &message).await else { panic!("not a duplicate") };
     assert_eq!(stored.body.as_bytes(), b"3");
+}
+
+/// A delivery that is certain to come while another service is at it; of many, most come too late for that.
+async fn while_one_runs(db: &Sqlite) {
+    let (runs, begun, go_on) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let service = || {
+        let (runs, begun, go_on) = (Arc::clone(&runs), Arc::clone(&begun), Arc::clone(&go_on));
+        let handler = move |_: Order, _| {
+            let (run, begun, go_on) =
+                (runs.fetch_add(1, Ordering::SeqCst), Arc::clone(&begun), Arc::clone(&go_on));
+            async move {
+                if run == 0 {
+                    begun.notify_one();
+                    go_on.notified().await;
+                }
+                Ok(())
+            }
+        };
+        Twobox::builder("billing", db).claims(true).handle_claimed(handler).build().unwrap()
+    };
+    let (one, two, message) = (service(), service(), order(db, 4));
+    let (receiver, first) = (one.receiver(), vec![Arc::clone(&message)]);
+    let first = tokio::spawn(async move { receiver.receive(first, LIMIT).await.unwrap().remove(0) });
+    begun.notified().await;
+    let second = receive(&two, &message).await;
+    assert!(matches!(second, Answer::InProgress { .. } | Answer::Retry { .. }), "{second:?}");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    go_on.notify_one();
+    assert!(matches!(first.await.unwrap(), Answer::Done(_) | Answer::Duplicate(_)));
 }
 
 /// CEB-2: a claim is kept on error by default, and the message is a dead letter; released when asked for.
