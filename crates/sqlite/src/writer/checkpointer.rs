@@ -147,6 +147,10 @@ impl Core {
 
     /// Starts the write-ahead log again, unless a reader is in the way: then it is tried again later.
     fn restart_wal(&mut self) {
+        // The copy may have failed since the last look: nothing may be copied by what is known of the log from before.
+        if self.ready().is_err() {
+            return;
+        }
         let Some(open) = &self.open else { return };
         let patient = self.shared.options.busy_timeout;
         let restarted = open.connection.busy_timeout(Duration::ZERO).and_then(|()| {
@@ -210,6 +214,22 @@ mod tests {
         disk.fail(Fault { kind: Kind::Sync, nth: 0 });
         let failed = crate::file::sync(&copier).unwrap_err();
         assert_eq!((failed.kind(), disk.struck()), (ErrorKind::Unavailable, 1));
+    }
+
+    /// The system may have dropped pages of it, and says that all is well when it is asked again.
+    #[tokio::test]
+    async fn s14_the_log_is_not_started_again_over_a_sync_that_has_just_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = crate::Sqlite::open(folder.path().join("shop.db")).await.unwrap();
+        db.transaction(|tx| tx.execute("CREATE TABLE t (x)", []).map(drop)).await.unwrap();
+        let (shared, core) = db.watched();
+        let mut core = crate::writer::lock(core);
+        let epoch = shared.epoch();
+        core.restart_wal();
+        assert_eq!(shared.epoch(), epoch);
+        shared.raise_doubt(twobox_core::Error::new(ErrorKind::Unavailable, "the sync of a copy failed"));
+        core.restart_wal();
+        assert!(shared.epoch() > epoch, "the file was opened anew first");
     }
 
     #[cfg(target_os = "linux")]
