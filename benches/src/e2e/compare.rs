@@ -9,13 +9,14 @@ use std::time::Duration;
 use super::Peaks;
 use super::cold;
 use super::latency::Latency;
+use super::order::micros;
 use super::pair::Pair;
 use crate::Result;
 use crate::arguments::{Arguments, Measurement};
 use crate::enqueue::CALLERS;
 use crate::lab::{self, Lab};
 use crate::report::{Figure, Report, Unit, thousands};
-use crate::stats::{Quartiles, median};
+use crate::stats::{Quartiles, median, per_second};
 
 /// Long enough for a hundred groups, short enough that the machine is the same in both turns.
 const SLICE: Duration = Duration::from_millis(300);
@@ -27,7 +28,7 @@ const ROUNDS_QUICK: usize = 10;
 /// What a build is to do in each of its turns.
 type Load = fn(&mut Pair) -> Result<Done>;
 
-/// What it did.
+/// What it did in all.
 struct Done {
     messages: u64,
     per_second: f64,
@@ -75,8 +76,10 @@ fn live(pair: &mut Pair) -> Result<Done> {
 
 /// One message every so often.
 fn trickle(pair: &mut Pair) -> Result<Done> {
+    let start = micros();
     let latency = pair.trickle(cold::EVERY, TRICKLE)?;
-    Ok(Done { messages: TRICKLE, per_second: 1.0 / cold::EVERY.as_secs_f64(), latency })
+    let took = Duration::from_micros(micros() - start);
+    Ok(Done { messages: TRICKLE, per_second: per_second(TRICKLE, took), latency })
 }
 
 /// Turns of this build and of the other one, round by round.
