@@ -10,8 +10,8 @@ use crate::prove::job::{Job, Seen};
 use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
-/// Bugs that a test by name is there for: mutant, package, test target, a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 14] = [
+/// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
+const SUITE: [(&str, &str, &str, &str); 15] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
@@ -38,10 +38,19 @@ const SUITE: [(&str, &str, &str, &str); 14] = [
     ("queue-key-ignored", "twobox-sqlite", "conformance", "ibx_8_1_s12_only_the_head_is_claimed"),
     ("queue-no-fence", "twobox-sqlite", "conformance", "s5_a_lease_of_an_earlier_claim_settles_nothing"),
     ("queue-unstored", "twobox-sqlite", "conformance", "adr_04_stored_first_and_handled_later"),
+    (
+        "restart-after-failed-sync",
+        "twobox-sqlite",
+        LIB,
+        "s14_the_log_is_not_started_again_over_a_sync_that_has_just_failed",
+    ),
     ("swallowed-error-commits", "twobox-sqlite", "conformance", "s4_a_swallowed_sql_error_commits_nothing"),
     ("watermark-from-clock", "twobox-sqlite", "conformance", "s9_what_was_forgotten_is_refused_as_too_old"),
     ("whole-batch-charged", "twobox-sqlite", "flow", "l3_a_nights_outage_charges_nobody_and_kills_nothing"),
 ];
+
+/// Stands for the tests inside a package.
+const LIB: &str = "lib";
 
 /// What bugs are planted by.
 const FEATURES: &[&str] = &["--features", "twobox-core/mutants"];
@@ -82,11 +91,14 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
 pub(crate) fn build_suite(root: &Path) -> Result<()> {
     let places: BTreeSet<_> = SUITE.iter().map(|(_, package, target, _)| (package, target)).collect();
     places.into_iter().try_for_each(|(package, target)| {
-        cargo::run(
-            root,
-            &[&["test", "--no-run"], FEATURES, &["--package", package, "--test", target]].concat(),
-        )
+        cargo::run(root, &[&["test", "--no-run"], FEATURES, &place(package, target)].concat())
     })
+}
+
+/// The arguments that choose the tests of a target.
+fn place<'a>(package: &'a str, target: &'a str) -> Vec<&'a str> {
+    let within = if target == LIB { vec!["--lib"] } else { vec!["--test", target] };
+    [vec!["--package", package], within].concat()
 }
 
 /// Plants the bugs that tests by name are there for: each test must fail with its bug.
@@ -97,7 +109,7 @@ pub(crate) fn suite(root: &Path, names: &[String]) -> Result<Seen> {
     let wanted = |mutant: &str| names.is_empty() || names.iter().any(|name| name == mutant);
     let mut mutants = Vec::new();
     for (mutant, package, target, test) in SUITE.iter().filter(|(mutant, ..)| wanted(mutant)) {
-        mutants.push(hunt(root, mutant, &["--package", package, "--test", target], test)?);
+        mutants.push(hunt(root, mutant, &place(package, target), test)?);
     }
     Ok(Seen { name: "suite", report: json!({ "mutants": mutants }) })
 }

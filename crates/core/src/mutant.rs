@@ -64,6 +64,7 @@ mutants! {
     QueueUnstored = "queue-unstored", "A message for the queue is acknowledged without being stored.";
     RejectedIsSent = "rejected-is-sent", "A rejected message counts as delivered instead of becoming a dead letter.";
     ReplayRunsDone = "replay-runs-done", "A replayed message runs again although it was done.";
+    RestartAfterFailedSync = "restart-after-failed-sync", "The log is started again although the copy of it has just failed.";
     RetryOvertakesKey = "retry-overtakes-key", "Messages overtake a failed one of their ordering key.";
     SentBeforeAnswer = "sent-before-answer", "Messages count as delivered once they are on their way.";
     SentBeforeDurable = "sent-before-durable", "Messages are sent although their commit may not be durable.";

@@ -37,6 +37,7 @@ impl Harness {
             | Mutant::QueueKeyIgnored
             | Mutant::QueueNoFence
             | Mutant::QueueUnstored
+            | Mutant::RestartAfterFailedSync
             | Mutant::SwallowedErrorCommits
             | Mutant::WatermarkFromClock
             | Mutant::WholeBatchCharged => Self::Suite,

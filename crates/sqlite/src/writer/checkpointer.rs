@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::{ErrorKind, Result, crash_point, one_line};
+use twobox_core::{ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::core::Core;
 use super::recovery::checkpoint;
@@ -148,7 +148,7 @@ impl Core {
     /// Starts the write-ahead log again, unless a reader is in the way: then it is tried again later.
     fn restart_wal(&mut self) {
         // The copy may have failed since the last look: nothing may be copied by what is known of the log from before.
-        if self.ready().is_err() {
+        if !mutant!(RestartAfterFailedSync) && self.ready().is_err() {
             return;
         }
         let Some(open) = &self.open else { return };
