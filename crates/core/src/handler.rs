@@ -32,7 +32,9 @@ impl Refusal {
         Self { kind: RefusalKind::Retry { after: None }, error: shorten(&error.to_string()) }
     }
 
-    /// The message may work after `delay`.
+    /// The message may work after `delay`. It is tried again no sooner than the retry policy has it, so that asking for
+    /// little does not use its attempts up, and no later than the policy's longest delay, so that nobody parks it for
+    /// good.
     pub fn retry_after(delay: Duration, error: impl fmt::Display) -> Self {
         Self { kind: RefusalKind::Retry { after: Some(delay) }, error: shorten(&error.to_string()) }
     }

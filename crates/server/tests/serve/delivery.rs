@@ -81,7 +81,7 @@ async fn an_answer_in_trouble_is_tried_again_and_a_refusal_is_a_dead_letter_with
     let program = Program::start(|request, _| match (&*request.id(), request.header("twobox-attempt")) {
         ("bad", _) => Some(("422 Unprocessable Content", &[("twobox-reason", "no such customer")], "canary")),
         ("moved", _) => Some(("302 Found", &[("location", "http://127.0.0.1:1/")], "")),
-        ("busy", Some("1")) => Some(("429 Too Many Requests", &[("retry-after", "0")], "")),
+        ("busy", Some("1")) => Some(("429 Too Many Requests", &[("retry-after", "86400")], "")),
         ("busy", Some("2")) => Some(("500 Internal Server Error", &[], "")),
         _ => DONE,
     })

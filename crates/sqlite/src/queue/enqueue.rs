@@ -6,7 +6,7 @@ use twobox_core::{Consumer, Error, ErrorKind, Message, Result, Timestamp, crash_
 
 use super::claim::CRASHED;
 use super::keys::{self, Ended};
-use super::settle::{Held, failed};
+use super::settle::{Again, Held, failed};
 use crate::inbox::handle::hash;
 use crate::inbox::job;
 use crate::inbox::peers::Counts;
@@ -78,7 +78,7 @@ fn take_back(
         return Ok(found);
     }
     let held = Held { attempts: found.attempts, peer, key: found.key };
-    failed(db, tx, queue, (found.row, &held), (Some(CRASHED), None), now)?;
+    failed(db, tx, queue, (found.row, &held), (Some(CRASHED), Again::Backoff), now)?;
     known(tx, peer, id)
 }
 

@@ -6,7 +6,7 @@ use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{Handled, Job as Claimed, OwnerToken, Queue};
 use twobox_core::{Error, Refusal, Response, Result, Timestamp, crash_point, mutant};
 
-use super::settle::{die, failed, finish, held};
+use super::settle::{Again, die, failed, finish, held};
 use crate::inbox::handle::{check_response, run};
 use crate::inbox::peers::Counts;
 use crate::writer::{Budget, Class, Job, Left, Progress};
@@ -106,8 +106,8 @@ impl HandleJob {
             die(tx, &self.queue, item, (Reason::Rejected, &error, held.attempts.saturating_add(1)), now)?;
             true
         } else {
-            let delay = refusal.after().filter(|delay| !delay.is_zero());
-            failed(&self.db, tx, &self.queue, item, (Some(&error), delay), now)?
+            let again = refusal.after().map_or(Again::Backoff, Again::Asked);
+            failed(&self.db, tx, &self.queue, item, (Some(&error), again), now)?
         };
         Ok(if died { Handled::Died { error } } else { Handled::Retried { error } })
     }

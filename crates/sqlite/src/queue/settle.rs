@@ -41,6 +41,17 @@ pub(super) struct Death<'a> {
     pub(super) queued: bool,
 }
 
+/// When a message is tried again after a failed attempt.
+#[derive(Clone, Copy)]
+pub(super) enum Again {
+    /// After the back-off.
+    Backoff,
+    /// After what its handler asks for: never sooner than the back-off, and never later than its longest delay (RF-04).
+    Asked(Duration),
+    /// After this delay, however long (IBX-053).
+    Exactly(Duration),
+}
+
 /// Settles one message. `false`: the lease is not current, so nothing was written.
 pub(super) fn settle(
     db: &Sqlite,
@@ -67,7 +78,8 @@ pub(super) fn settle(
         }
         Settle::Failed { error, delay } => {
             let error = error.as_deref().map(shorten);
-            failed(db, tx, queue, (lease.place, &held), (error.as_deref(), *delay), now)?;
+            let again = delay.map_or(Again::Backoff, Again::Exactly);
+            failed(db, tx, queue, (lease.place, &held), (error.as_deref(), again), now)?;
         }
         Settle::Rejected { error } => {
             let (attempts, error) = (held.attempts.saturating_add(1), shorten(error));
@@ -125,12 +137,13 @@ pub(super) fn failed(
     tx: &mut SqliteTx<'_>,
     queue: &Queue,
     (item, held): (i64, &Held),
-    (error, delay): (Option<&str>, Option<Duration>),
+    (error, again): (Option<&str>, Again),
     now: Timestamp,
 ) -> Result<bool> {
     let standing = Standing { state: State::Open, attempts: held.attempts };
+    let after = if let Again::Asked(delay) = again { Some(delay) } else { None };
     let Some(Step { standing, next }) =
-        step(standing, &Event::Failed { after: None }, &queue.retry, &*db.options.random)
+        step(standing, &Event::Failed { after }, &queue.retry, &*db.options.random)
     else {
         return Ok(false);
     };
@@ -139,9 +152,11 @@ pub(super) fn failed(
         die(tx, queue, (item, held), (Reason::AttemptsExhausted, error, standing.attempts), now)?;
         return Ok(true);
     };
-    // A delay that was asked for may be as long as it likes; a back-off may not (S13).
-    let ready = now.plus(delay.unwrap_or(backoff)).as_micros();
-    let values = params![item, ready, delay.is_some(), standing.attempts, error, now.as_micros()];
+    // What is scheduled may be as far away as it likes; what is further away than a back-off otherwise comes of a clock
+    // that has jumped (S13).
+    let (delay, scheduled) = if let Again::Exactly(delay) = again { (delay, true) } else { (backoff, false) };
+    let ready = now.plus(delay).as_micros();
+    let values = params![item, ready, scheduled, standing.attempts, error, now.as_micros()];
     tx.execute(&tx.sql.queue_retry, values)?;
     tx.note_work();
     Ok(false)
@@ -236,7 +251,7 @@ pub(super) fn reap(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, limit: usi
         Ok((row.get::<i64>(0)?, Held { attempts: row.get(1)?, peer: row.get(2)?, key: row.get(3)? }))
     })?;
     for (item, held) in &overdue {
-        failed(db, tx, queue, (*item, held), (Some(CRASHED), None), now)?;
+        failed(db, tx, queue, (*item, held), (Some(CRASHED), Again::Backoff), now)?;
     }
     crash_point!("queue.reaped");
     let too_far = now.plus(queue.retry.delay_max()).as_micros();

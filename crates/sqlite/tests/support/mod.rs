@@ -108,6 +108,9 @@ impl StoreFixture for SqliteFixture {
             tx.execute("INSERT INTO effects (id) VALUES (?1)", [message.id.as_str()])?;
             match &script {
                 HandlerScript::EffectThenRetry => return Err(Refusal::retry("not now")),
+                HandlerScript::EffectThenRetryAfter(delay) => {
+                    return Err(Refusal::retry_after(*delay, "not now"));
+                }
                 HandlerScript::EffectThenReject => return Err(Refusal::reject("never")),
                 HandlerScript::EffectThenPanic => panic!("a handler's own mistake"),
                 HandlerScript::EffectThenSwallow => drop(tx.execute("INSERT INTO nowhere VALUES (1)", [])),

@@ -22,6 +22,8 @@ pub enum HandlerScript {
     Effect,
     /// Writes the effect, then asks to be tried again.
     EffectThenRetry,
+    /// Writes the effect, then asks to be tried again after this delay.
+    EffectThenRetryAfter(Duration),
     /// Writes the effect, then rejects.
     EffectThenReject,
     /// Writes the effect, then panics.

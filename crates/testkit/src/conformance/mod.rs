@@ -116,6 +116,7 @@ macro_rules! store_conformance {
                 ibx_098_ibx_099_ibx_100_only_old_done_messages_are_swept, ibx_101_sweeping_goes_in_small_batches,
                 s9_a_scheduled_message_is_remembered_after_it_was_done;
             queue_handle: s3_ibx_044_effect_and_done_commit_together, ibx_051_ibx_052_a_retry_leaves_no_effect,
+                rf_04_a_handler_may_ask_for_more_patience_and_not_for_less,
                 ibx_060_ibx_061_a_rejection_is_a_dead_letter, ibx_083_the_last_attempt_is_the_last,
                 s4_s6_panics_and_swallowed_errors_are_failures, s4_a_spoilt_transaction_is_an_attempt,
                 s5_ibx_045_without_the_lease_there_is_no_effect, s5_a_late_worker_without_a_rival_is_in_time,

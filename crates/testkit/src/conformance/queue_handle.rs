@@ -8,8 +8,8 @@ use super::fixture::{HandlerScript, StoreFixture, lane, message, name, unread};
 use super::worker::{LEASE, SECOND, Worker, at_once, key};
 
 use HandlerScript::{
-    Effect, EffectAndFollowUp, EffectThenPanic, EffectThenReject, EffectThenRetry, EffectThenSpoil,
-    EffectThenSwallow, Large,
+    Effect, EffectAndFollowUp, EffectThenPanic, EffectThenReject, EffectThenRetry, EffectThenRetryAfter,
+    EffectThenSpoil, EffectThenSwallow, Large,
 };
 
 fn none() -> Vec<String> {
@@ -59,6 +59,20 @@ pub async fn ibx_051_ibx_052_a_retry_leaves_no_effect<F: StoreFixture>() {
     let claimed = vec![worker.only().await];
     assert!(matches!(worker.handle(claimed, |_| Effect).await[0], Handled::Done(_)));
     assert_eq!(fixture.effects().await, ["a"]);
+}
+
+/// RF-04: a handler may ask for more patience than the policy has, up to its longest delay, and never for less.
+pub async fn rf_04_a_handler_may_ask_for_more_patience_and_not_for_less<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    worker.put(message(&fixture, "a", "billing")).await;
+    for (asked, delay) in [(0, 2), (1, 4), (30, 30), (24 * 3600, 60), (60, 60)] {
+        let claimed = vec![worker.only().await];
+        worker.handle(claimed, |_| EffectThenRetryAfter(SECOND * asked)).await;
+        assert_eq!(worker.record("a").await.ready, Some(fixture.clock().now().plus(SECOND * delay)));
+        fixture.clock().advance(SECOND * delay);
+    }
+    assert_eq!(fixture.effects().await, none());
 }
 
 /// IBX-060, IBX-061: a handler that rejects leaves no effect, and its message is a dead letter.
