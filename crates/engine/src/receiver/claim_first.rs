@@ -9,10 +9,10 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{
     ClaimFirst, ClaimOutcome, ClaimToken, ContentHash, DedupStore, InboxStore, MessageKey,
 };
-use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant, panics};
+use twobox_core::{Consumer, HandlerResult, Message, Refusal, Response, crash_point, mutant};
 
-use super::{Prepare, Route};
-use crate::sync::spawn;
+use super::{Claim, Route};
+use crate::Patience;
 
 /// A handler that keeps its effects outside of the database.
 pub type ClaimedHandler =
@@ -38,11 +38,11 @@ pub fn claim_first<S: InboxStore + DedupStore>(
     handler: ClaimedHandler,
 ) -> Route<S::Handler> {
     let claims = Arc::new(Claims { store, consumer, name: name.into(), on_error, handler });
-    let prepare: Prepare<S::Handler> = Arc::new(move |message| {
+    let claim: Claim<S::Handler> = Arc::new(move |message, patience| {
         let claims = Arc::clone(&claims);
-        Box::pin(async move { claims.handle(message).await })
+        Box::pin(async move { claims.handle(message, &patience).await })
     });
-    Route::Prepared(prepare)
+    Route::Claimed(claim)
 }
 
 struct Claims<S> {
@@ -54,7 +54,7 @@ struct Claims<S> {
 }
 
 impl<S: InboxStore + DedupStore> Claims<S> {
-    async fn handle(&self, message: Arc<Message>) -> HandlerResult<S::Handler> {
+    async fn handle(&self, message: Arc<Message>, patience: &Patience) -> HandlerResult<S::Handler> {
         let key = MessageKey { source: message.source.clone(), id: message.id.clone() };
         let claim = ClaimFirst {
             key: key.clone(),
@@ -72,9 +72,8 @@ impl<S: InboxStore + DedupStore> Claims<S> {
         };
         crash_point!("claim.before-handler");
         let handler = Arc::clone(&self.handler);
-        let outcome = spawn(panics::handling(async move { handler(message).await })).await;
+        let outcome = patience.run(async move { handler(message).await }).await;
         crash_point!("claim.handled");
-        let outcome = outcome.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
         let noted = self.store.settle_claim(&self.consumer, &key, token, &self.meaning(&outcome)).await?;
         crash_point!("claim.noted");
         if !noted {

@@ -22,17 +22,24 @@ pub use self::claim_first::{ClaimedHandler, OnError, claim_first};
 use self::in_flight::InFlight;
 use self::meet::Acquaintances;
 use self::wave::Wave;
-use crate::Timer;
 use crate::sync::spawn;
+use crate::{Patience, Timer};
 
 /// A message that is being handled elsewhere is waited for this long (S7).
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
 /// When to ask again about it after that.
 const IN_FLIGHT_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a handler may take outside of a transaction while its sender waits, unless it is told otherwise.
+pub const HANDLER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The first half of a handler that has to wait for something before its transaction (W8): it runs without one,
 /// at least once, and returns the second half, whose effects happen exactly once.
 pub type Prepare<H> = Arc<dyn Fn(Arc<Message>) -> BoxFuture<'static, HandlerResult<H>> + Send + Sync>;
+
+/// A first half that claims its message before it runs code of the user's, with the [`Patience`] it is given, and notes
+/// the outcome afterwards.
+pub type Claim<H> = Arc<dyn Fn(Arc<Message>, Patience) -> BoxFuture<'static, HandlerResult<H>> + Send + Sync>;
 
 /// How an endpoint is handled.
 pub enum Route<H> {
@@ -40,8 +47,16 @@ pub enum Route<H> {
     Handler(H),
     /// First without, then in the transaction.
     Prepared(Prepare<H>),
+    /// First without, under a claim that is committed before; see [`claim_first`].
+    Claimed(Claim<H>),
     /// Stored and acknowledged; a [`Worker`](crate::Worker) handles it later.
     Queued,
+}
+
+impl<H> Route<H> {
+    fn has_first_half(&self) -> bool {
+        matches!(self, Self::Prepared(_) | Self::Claimed(_))
+    }
 }
 
 impl<H> fmt::Debug for Route<H> {
@@ -49,6 +64,7 @@ impl<H> fmt::Debug for Route<H> {
         f.write_str(match self {
             Self::Handler(_) => "Handler",
             Self::Prepared(_) => "Prepared",
+            Self::Claimed(_) => "Claimed",
             Self::Queued => "Queued",
         })
     }
@@ -66,6 +82,7 @@ struct Inner<S: InboxStore> {
     acquaintances: Acquaintances,
     timer: Arc<dyn Timer>,
     prepare_max: usize,
+    handler_timeout: Duration,
     meters: Arc<InboxMeters>,
 }
 
@@ -92,6 +109,7 @@ impl<S: InboxStore> Receiver<S> {
             acquaintances: Acquaintances::default(),
             timer,
             prepare_max: 16,
+            handler_timeout: HANDLER_TIMEOUT,
             meters: Arc::default(),
         })
     }
@@ -242,6 +260,14 @@ impl<S: InboxStore> ReceiverBuilder<S> {
     /// Most first halves of handlers that run at once per request. Default 16.
     pub fn prepare_max(mut self, prepare_max: usize) -> Self {
         self.0.prepare_max = prepare_max.max(1);
+        self
+    }
+
+    /// How long a first half, or a handler that is claimed first, may take before it is ended where it waits and counts
+    /// as failed. Default 30 s: longer than a sender waits, so one that is merely slow is found done when the message
+    /// comes again; one that hangs keeps its message, and the others of its request, no longer than this.
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.0.handler_timeout = limit;
         self
     }
 

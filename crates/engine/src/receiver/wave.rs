@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{Answer, Delivery, InboxStatus, InboxStore, KeyGate, Treatment};
-use twobox_core::{
-    Consumer, HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant, panics,
-};
+use twobox_core::{HandlerResult, Message, OrderingKey, Refusal, Source, crash_point, mutant};
 
 use super::in_flight::Handling;
-use super::{Inner, Prepare, Route};
-use crate::sync::{JoinSet, spawn};
+use super::{Inner, Route};
+use crate::Patience;
+use crate::sync::JoinSet;
 
 /// Which messages are handled now and which later.
 pub(super) struct Wave {
@@ -45,7 +44,7 @@ impl Wave {
                 continue;
             }
             let key = message.ordering_key.clone().map(|key| (message.source.clone(), key));
-            let is_prepared = matches!(inner.route(&message.endpoint), Some(Route::Prepared(_)));
+            let is_prepared = inner.route(&message.endpoint).is_some_and(Route::has_first_half);
             let waits = key
                 .as_ref()
                 .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
@@ -75,7 +74,7 @@ impl Wave {
     /// those that were reached by `until`.
     pub(super) async fn deliveries<S: InboxStore>(
         &self,
-        inner: &Inner<S>,
+        inner: &Arc<Inner<S>>,
         messages: &[Arc<Message>],
         until: Duration,
     ) -> (Vec<usize>, Vec<Delivery<S::Handler>>) {
@@ -84,7 +83,7 @@ impl Wave {
         let mut unreached = KeyGate::default();
         let delivery = |&at: &usize| {
             let message = Arc::clone(&messages[at]);
-            let is_prepared = matches!(inner.route(&message.endpoint), Some(Route::Prepared(_)));
+            let is_prepared = inner.route(&message.endpoint).is_some_and(Route::has_first_half);
             if unreached.holds(&message) || (is_prepared && !prepared.contains_key(&at)) {
                 unreached.note(&message, &Answer::NotReached);
                 return None;
@@ -92,7 +91,7 @@ impl Wave {
             let treatment = match inner.route(&message.endpoint) {
                 None => Treatment::Unknown,
                 Some(Route::Handler(handler)) => Treatment::Handle(handler.clone()),
-                Some(Route::Prepared(_)) => {
+                Some(Route::Prepared(_) | Route::Claimed(_)) => {
                     Treatment::Handle(prepared.remove(&at)?.unwrap_or_else(S::refusing))
                 }
                 Some(Route::Queued) => Treatment::Queue,
@@ -108,24 +107,21 @@ type Halves<H> = std::collections::HashMap<usize, HandlerResult<H>>;
 
 /// Runs the first halves, a bounded number at a time, and begins none after `until`. A panic is a failure (S6).
 async fn prepare<S: InboxStore>(
-    inner: &Inner<S>,
+    inner: &Arc<Inner<S>>,
     messages: &[Arc<Message>],
     now: &[usize],
     until: Duration,
 ) -> Halves<S::Handler> {
     let mut halves = Halves::new();
     let mut running = JoinSet::new();
-    let mut waiting = now.iter().filter_map(|&at| match inner.route(&messages[at].endpoint) {
-        Some(Route::Prepared(prepare)) => Some((at, Arc::clone(prepare))),
-        _ => None,
-    });
+    let has_first_half = |&at: &usize| inner.route(&messages[at].endpoint).is_some_and(Route::has_first_half);
+    let mut waiting = now.iter().copied().filter(has_first_half);
     loop {
         while running.len() < inner.prepare_max
             && inner.timer.monotonic() < until
-            && let Some((at, prepare)) = waiting.next()
+            && let Some(at) = waiting.next()
         {
-            let (store, consumer) = (inner.store.clone(), inner.consumer.clone());
-            running.spawn(half::<S>(at, store, consumer, prepare, Arc::clone(&messages[at])));
+            running.spawn(half(at, Arc::clone(inner), Arc::clone(&messages[at])));
         }
         match running.join_next().await {
             Some(Ok((at, half))) => drop(halves.insert(at, half)),
@@ -137,17 +133,23 @@ async fn prepare<S: InboxStore>(
 
 async fn half<S: InboxStore>(
     at: usize,
-    store: S,
-    consumer: Consumer,
-    prepare: Prepare<S::Handler>,
+    inner: Arc<Inner<S>>,
     message: Arc<Message>,
 ) -> (usize, HandlerResult<S::Handler>) {
     // A first half may call the outside world: not again for a message that is known to be done.
-    let known = store.inbox_record(&consumer, &message.source, &message.id).await;
+    let known = inner.store.inbox_record(&inner.consumer, &message.source, &message.id).await;
     if known.is_ok_and(|known| known.is_some_and(|known| known.status == InboxStatus::Done)) {
         return (at, Err(Refusal::retry("done before")));
     }
-    let half = spawn(panics::handling(async move { prepare(message).await })).await;
+    let patience = Patience::new(Arc::clone(&inner.timer), inner.handler_timeout);
+    let half = match inner.route(&message.endpoint) {
+        Some(Route::Prepared(prepare)) => {
+            let prepare = Arc::clone(prepare);
+            patience.run(async move { prepare(message).await }).await
+        }
+        Some(Route::Claimed(claim)) => claim(message, patience).await,
+        Some(Route::Handler(_) | Route::Queued) | None => Err(Refusal::retry("no handler")),
+    };
     crash_point!("receiver.prepared");
-    (at, half.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked"))))
+    (at, half)
 }

@@ -18,6 +18,9 @@ pub struct WorkerOptions {
     pub in_hand_max: usize,
     /// Most handlers that run outside of a transaction at a time. Default 16.
     pub concurrency: usize,
+    /// How long such a handler may take before it is ended where it waits and counts as failed. Default 10 min: longer
+    /// than calls to others take, and one that hangs does not keep its place until the next restart.
+    pub handler_timeout: Duration,
     /// The first pause when there is nothing to do. Wake-ups make most of them short. Default 100 ms.
     pub poll_min: Duration,
     /// The longest pause; pauses double up to it. It is the safety net, not the plan. Default 5 s.
@@ -35,6 +38,7 @@ impl Default for WorkerOptions {
             batch: 100,
             in_hand_max: 300,
             concurrency: 16,
+            handler_timeout: Duration::from_secs(600),
             poll_min: Duration::from_millis(100),
             poll_max: Duration::from_secs(5),
             reap_interval: Duration::from_secs(10),
@@ -76,6 +80,9 @@ impl WorkerOptions {
                 self.poll_min, self.poll_max, self.reap_interval
             ));
         }
+        if self.handler_timeout.is_zero() {
+            return misconfigured("a worker's handler_timeout is zero: no handler would have time".into());
+        }
         if self.lease < Duration::from_millis(100) {
             return misconfigured(format!(
                 "a worker's lease ({:?}) is shorter than 100 ms: a commit could outlast it",
@@ -98,6 +105,7 @@ mod tests {
             WorkerOptions { lease: Duration::ZERO, ..default() },
             WorkerOptions { batch: 0, ..default() },
             WorkerOptions { concurrency: 0, ..default() },
+            WorkerOptions { handler_timeout: Duration::ZERO, ..default() },
             WorkerOptions { in_hand_max: 99, ..default() },
             WorkerOptions { poll_min: Duration::ZERO, ..default() },
             WorkerOptions { poll_max: Duration::from_millis(1), ..default() },

@@ -7,15 +7,14 @@ use tokio::sync::watch;
 use tracing::Instrument;
 use twobox_core::meters::HandledOutcome;
 use twobox_core::ports::{Claim, Claimed, Handled, Job, MessageKey, QueueStore, WorkLease};
-use twobox_core::{Endpoint, Error, HandlerResult, Refusal, Result, crash_point, one_line, panics};
+use twobox_core::{Endpoint, Error, HandlerResult, Refusal, Result, crash_point, one_line};
 
 use super::in_hand::InHand;
 use super::{Handling, Inner, WorkContext};
-use crate::Shutdown;
 use crate::alarm::Alarm;
 use crate::events::MESSAGES;
 use crate::started::Started;
-use crate::sync::{JoinHandle, spawn};
+use crate::{Patience, Shutdown};
 
 /// Leases that one reaping takes back.
 const REAP_MAX: usize = 1_000;
@@ -414,7 +413,7 @@ async fn outside_of_transaction<S: QueueStore>(
     let (of_task, start) = (Arc::clone(&worker), worker.timer.monotonic());
     let endpoint = message.endpoint.as_str();
     let span = tracing::debug_span!("handle", endpoint, message_id = message.id.as_str());
-    let handling = panics::handling(async move {
+    let handling = async move {
         match of_task.handling(&message.endpoint) {
             Some(Handling::Prepared(prepare)) => prepare(Arc::clone(&message)).await,
             Some(Handling::External(external)) => {
@@ -422,21 +421,12 @@ async fn outside_of_transaction<S: QueueStore>(
             }
             Some(Handling::Transactional(_)) | None => Err(Refusal::retry("no handler")),
         }
-    });
-    let mut running = Running(spawn(handling.instrument(span)));
-    let outcome = (&mut running.0).await.unwrap_or_else(|_| Err(Refusal::retry("the handler panicked")));
+    };
+    let patience = Patience::new(Arc::clone(&worker.timer), worker.options.handler_timeout);
+    let outcome = patience.run(handling.instrument(span)).await;
     worker.meters.work.took(worker.timer.monotonic().saturating_sub(start), 1);
     crash_point!("worker.handled-outside");
     Event::Prepared(claimed, outcome)
-}
-
-/// A handler in a task of its own, which ends with whoever waits for it.
-struct Running<T>(JoinHandle<T>);
-
-impl<T> Drop for Running<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// The value, or `None` after a line in the log.

@@ -33,7 +33,7 @@ impl Http {
         let answer = send(&self.client, self.limits.answer_timeout, request).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if headers.get(CONTENT_TYPE).is_none_or(|of| of != ANSWER_TYPE) {
-            return Err(foreign(status));
+            return Err(foreign(status, &headers));
         }
         let bytes = self.body(answer).await?;
         if status != StatusCode::OK {
@@ -121,7 +121,7 @@ fn check(
 /// Something answered that is no receiver of ours: nothing is acknowledged. Most likely it stands in front of the
 /// receiver, so one of the messages may be what it does not like or what broke the receiver behind it; that one is
 /// found by sending halves, and charged only after an authentic answer to a probe (L3).
-fn foreign(status: StatusCode) -> DeliveryError {
+fn foreign(status: StatusCode, headers: &HeaderMap) -> DeliveryError {
     let hint = match status.as_u16() {
         300..=399 => "redirects are not followed: give the transport the final URL",
         404 => "there is no receiver at this URL",
@@ -130,7 +130,7 @@ fn foreign(status: StatusCode) -> DeliveryError {
     let text = format!("status {status}: {hint}");
     match status.as_u16() {
         400 | 413 | 431 | 500 | 502 | 504 => DeliveryError::ambiguous(text),
-        _ => DeliveryError::unreachable(text),
+        _ => DeliveryError::unreachable(text).with_retry_after(retry_after(headers)),
     }
 }
 

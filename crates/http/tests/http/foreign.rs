@@ -391,3 +391,14 @@ async fn s11_without_signatures_another_number_of_answers_never_counts() {
 async fn s11_without_signatures_what_is_not_an_answer_never_counts() {
     unsigned_never_counts(true, "cannot be read", |_| say("200 OK", &[OURS], HTML)).await;
 }
+
+/// Most answers of this kind come from what stands in front of a receiver; it knows how long it wants to be left alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn l3_whatever_stands_in_front_of_a_receiver_may_ask_for_patience() {
+    for status in ["429 Too Many Requests", "503 Service Unavailable"] {
+        let fake = Fake::new(move |_| Act::Say(say(status, &[WEB, ("retry-after", "120")], HTML))).await;
+        let http = Case::of(&fake, false, "").http();
+        let error = http.deliver(&link(), vec![message("a")]).await.unwrap_err();
+        assert_eq!((error.is_ambiguous(), error.retry_after()), (false, Some(Duration::from_secs(120))));
+    }
+}

@@ -61,6 +61,7 @@ impl Config {
         ClientLimits {
             connect_timeout: self.handler.connect_timeout,
             answer_timeout: self.handler.timeout,
+            body_timeout: self.handler.timeout,
             idle_max: self.handler.concurrency,
             ..ClientLimits::default()
         }
@@ -78,9 +79,15 @@ impl Config {
             // What a process that was killed had in hand is handed over again soon after its lease is over.
             reap_interval: default.reap_interval.min(self.handler.lease),
             concurrency: self.handler.concurrency,
+            handler_timeout: self.call_timeout(),
             shutdown_timeout: self.part_stop_timeout(),
             ..default
         }
+    }
+
+    /// A call as a whole: connecting, and an answer that may begin late, but not end later for it.
+    fn call_timeout(&self) -> Duration {
+        self.handler.timeout.saturating_add(self.handler.connect_timeout)
     }
 
     pub(crate) fn sweep_plan(&self) -> SweepPlan {

@@ -1,6 +1,7 @@
 //! The documented file and the code say the same.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::keys::{Config, Destination, Entry, Key, Source, entries};
 use super::load::{Loaded, Origin, Outside};
@@ -110,4 +111,17 @@ fn secrets_may_be_in_variables_that_look_like_settings() {
     assert!(load(file, &[("TWOBOX_KEY_A", "…")], &[]).is_ok());
     let error = load("", &[("TWOBOX_OUTBOX_RETRIES", "1")], &[]).unwrap_err();
     assert_eq!(error, ["TWOBOX_OUTBOX_RETRIES: unknown variable: did you mean TWOBOX_OUTBOX_RETRIES_MAX?"]);
+}
+
+/// The whole answer has the time that is configured, not only its head.
+#[test]
+fn a_program_may_take_as_long_as_configured_for_its_whole_answer() {
+    let mut config = Config::default();
+    config.handler.timeout = Duration::from_secs(7200);
+    let (limits, worker) = (config.handler_limits(), config.worker_options());
+    assert_eq!(
+        (limits.answer_timeout, limits.body_timeout),
+        (config.handler.timeout, config.handler.timeout)
+    );
+    assert_eq!(worker.handler_timeout, config.handler.timeout + config.handler.connect_timeout);
 }

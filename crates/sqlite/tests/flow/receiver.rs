@@ -16,7 +16,7 @@ use twobox_core::{
     Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, OrderingKey, Random, Refusal,
     Response, Result, Source,
 };
-use twobox_engine::receiver::{Prepare, Route};
+use twobox_engine::receiver::{ClaimedHandler, OnError, Prepare, Route, claim_first};
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{InProcess, Receiver, Timer};
 use twobox_sqlite::{Sqlite, SqliteHandler};
@@ -248,6 +248,60 @@ async fn l4_nothing_overtakes_a_message_whose_first_half_was_not_reached() {
     assert!(matches!(answers[..], [Answer::Done(_), Answer::NotReached, Answer::NotReached]), "{answers:?}");
     receiver.receive(batch, BUDGET).await.unwrap();
     assert_eq!(effects(&world).await, ["1", "2", "3"]);
+}
+
+/// What hangs counts as failed, and holds the others of its request no longer than that.
+#[tokio::test(start_paused = true)]
+async fn s6_a_first_half_that_hangs_is_a_failure_and_its_neighbours_are_handled() {
+    let gated = Gated::new(|_| Ok(effect())).await;
+    let noting = Receiver::builder(gated.world.db.clone(), consumer(), Arc::clone(&gated.world.clock) as _)
+        .handler_timeout(Duration::from_secs(7));
+    let hangs: Prepare<SqliteHandler> = Arc::new(|_| Box::pin(std::future::pending()));
+    let receiver = noting
+        .route(Endpoint::new("Pay").unwrap(), Route::Prepared(hangs))
+        .and_then(|receiver| receiver.route(Endpoint::new("Note").unwrap(), Route::Handler(effect())))
+        .unwrap()
+        .build();
+    let note = twobox_core::NewMessage::json("billing", "Note", &1).unwrap();
+    let note = Arc::new(gated.world.stamped(&note.id(MessageId::new("note").unwrap())));
+    let before = tokio::time::Instant::now();
+    let answers = receiver.receive(vec![message(&gated.world, "m"), note], BUDGET).await.unwrap();
+    assert_eq!(before.elapsed().as_secs(), 7);
+    assert_eq!(answers[0], Answer::Retry { after: None, error: "the handler took longer than 7s".into() });
+    assert!(matches!(answers[1], Answer::Done(_)), "{answers:?}");
+
+    // Nobody has it in hand any more.
+    gated.open();
+    let again = gated.deliver(&message(&gated.world, "m")).await.await.unwrap();
+    assert_eq!(again, Answer::Done(Some(response("m"))));
+    assert_eq!(effects(&gated.world).await, ["note", "m"]);
+}
+
+/// CEB-2: a claim whose handler hangs is kept or given back, like that of one that fails.
+#[tokio::test(start_paused = true)]
+async fn s6_ceb_2_a_claimed_handler_that_hangs_is_a_failure() {
+    for (on_error, id) in [(OnError::Keep, "kept"), (OnError::Release, "released")] {
+        let world = World::new().await;
+        create_effects(&world).await;
+        let hangs: ClaimedHandler = Arc::new(|_| Box::pin(std::future::pending()));
+        let route = claim_first(world.db.clone(), consumer(), "pager", on_error, hangs);
+        let answers = receiver(&world, route).receive(vec![message(&world, id)], BUDGET).await.unwrap();
+        let error = "the handler took longer than 30s";
+        let left = record(&world, id).await.map(|record| record.status);
+        match on_error {
+            OnError::Keep => {
+                assert!(
+                    matches!(&answers[0], Answer::Rejected { error: why, .. } if why == error),
+                    "{answers:?}"
+                );
+                assert_eq!(left, Some(InboxStatus::Dead));
+            }
+            OnError::Release => {
+                assert_eq!(answers[0], Answer::Retry { after: None, error: error.into() });
+                assert_eq!(left, None, "the next delivery may claim it");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

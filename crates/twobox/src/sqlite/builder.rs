@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use twobox_core::Stamp;
 use twobox_core::ports::Queue;
-use twobox_engine::receiver::{OnError, Receiver, Route};
+use twobox_engine::receiver::{HANDLER_TIMEOUT, OnError, Receiver, Route};
 use twobox_engine::relay::{DeadLetterCallback, Relay};
 use twobox_engine::worker::{Handling, Worker, WorkerOptions};
 use twobox_engine::{SystemTimer, Timer};
@@ -34,6 +34,7 @@ pub struct Builder {
     pub(super) default_topic: Option<HandlingOf>,
     pub(super) claims: Claims,
     retry: Option<Policy>,
+    handler_timeout: Duration,
     worker: WorkerOptions,
     listeners: Vec<Arc<dyn Listen>>,
     relay: RelayOptions,
@@ -71,6 +72,7 @@ impl Builder {
             default_topic: None,
             claims: Claims { is_on: true, on_error: OnError::default(), consumer: None },
             retry: None,
+            handler_timeout: HANDLER_TIMEOUT,
             worker: WorkerOptions::default(),
             listeners: Vec::new(),
             relay: RelayOptions::default(),
@@ -224,6 +226,15 @@ impl Builder {
         self
     }
 
+    /// How long a handler may take that waits for others while the sender waits for it: `prepare` of
+    /// [`handle_async`](Self::handle_async), and handlers added by [`handle_claimed`](Self::handle_claimed). After that it
+    /// is ended at its next `await` and counts as failed. Default 30 s. Those of queued messages have
+    /// [`WorkerOptions::handler_timeout`].
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.handler_timeout = limit;
+        self
+    }
+
     /// Limits of the worker that handles queued messages.
     pub fn worker(mut self, options: WorkerOptions) -> Self {
         self.worker = options;
@@ -244,12 +255,16 @@ impl Builder {
     pub fn build(self) -> Result<Twobox> {
         let source = Source::new(&self.name)?;
         self.check_sweep()?;
+        if self.handler_timeout.is_zero() {
+            return misconfigured("the handler_timeout is zero: no handler would have time".into());
+        }
         let stamp = Stamp::new(source.clone(), self.db.clock(), self.db.random())
             .ttl(self.relay.timing.ttl)
             .payload_bytes_max(self.payload_bytes_max);
         let outbox = Outbox::new(self.db.clone(), stamp);
         let consumer = self.consumer.map_or_else(|| Ok(Consumer::from(&source)), Consumer::new)?;
         let mut receiver = Receiver::builder(self.db.clone(), consumer.clone(), Arc::clone(&self.timer))
+            .handler_timeout(self.handler_timeout)
             .meters(&self.db.meters());
         let mut queue = Queue::new(consumer.clone());
         queue.head_policy = self.relay.head_policy;
@@ -301,16 +316,20 @@ impl Builder {
 
     fn check_sweep(&self) -> Result<()> {
         let (sweep, timing) = (self.sweep.dedup_window, self.relay.timing.dedup_window);
-        if sweep == timing {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Misconfigured,
-            format!(
+        if sweep != timing {
+            return misconfigured(format!(
                 "the sweeper's dedup_window ({sweep:?}) differs from the timing's dedup_window ({timing:?}): set both to the same"
-            ),
-        ))
+            ));
+        }
+        if self.sweep_interval.is_zero() {
+            return misconfigured("the sweeper's interval is zero: it would never rest".into());
+        }
+        Ok(())
     }
+}
+
+fn misconfigured<T>(text: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Misconfigured, text))
 }
 
 impl fmt::Debug for Builder {
