@@ -34,7 +34,7 @@ impl SweepStore for Sqlite {
             let mut swept = Swept::default();
             trim(tx, now.minus(plan.sent_retention), batch, &mut swept)?;
             forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
-            purge(tx, plan.dedup_window, batch, &mut swept)?;
+            purge(tx, (now, plan.dedup_window), batch, &mut swept)?;
             forget_audit(tx, now.minus(plan.audit_retention), batch, &mut swept)?;
             tx.execute(&tx.sql.meta_put, params!["dedup_window", time::micros(plan.dedup_window)])?;
             crash_point!("sweep.before-commit");
@@ -124,14 +124,20 @@ fn forget_audit(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mu
 }
 
 /// Purges inbox rows of each peer, oldest first, and raises its watermark with them in the same transaction (S9).
-fn purge(tx: &mut SqliteTx<'_>, window: Duration, batch: i64, swept: &mut Swept) -> Result<()> {
+fn purge(
+    tx: &mut SqliteTx<'_>,
+    (now, window): (Timestamp, Duration),
+    batch: i64,
+    swept: &mut Swept,
+) -> Result<()> {
     let peers = tx.query(&tx.sql.sweep_peers, [], |row| {
         Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
     })?;
     let mut room = batch;
     for (peer, newest, watermark) in peers {
-        // Counted in the sender's own dates, never on our clock: safety must not depend on clocks.
-        let target = newest.saturating_sub(time::micros(window));
+        // Counted in the sender's own dates, not on our clock: safety must not depend on clocks. Ours can only put it
+        // off: what was scheduled and has ended early has a date to come, which says nothing about how old the rest is.
+        let target = newest.min(now.as_micros()).saturating_sub(time::micros(window));
         if target <= watermark || room <= 0 {
             swept.more |= target > watermark;
             continue;

@@ -2,12 +2,13 @@
 
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::{
-    Answer, DeadWork, Enqueued, InboxStatus, QueueStore, SweepPlan, SweepStore, Swept, WorkFilter,
+    Answer, DeadWork, DedupStore, Enqueued, InboxStatus, InboxStore, QueueStore, SweepPlan, SweepStore,
+    Swept, WorkFilter,
 };
-use twobox_core::{Clock, Message, Timestamp};
+use twobox_core::{Clock, Message, Response, Timestamp};
 
 use super::fixture::{HandlerScript, StoreFixture, deliver, keyed, message, message_from, name};
-use super::worker::{SECOND, Worker, only_id};
+use super::worker::{SECOND, Worker, key, only_id};
 
 /// Queues messages and lets them die, one second after another.
 async fn bury<F: StoreFixture>(worker: &Worker<'_, F>, fixture: &F, ids: &[&str]) {
@@ -230,6 +231,26 @@ pub async fn ibx_101_sweeping_goes_in_small_batches<F: StoreFixture>() {
     }
     assert_eq!(sweeps.iter().sum::<u64>(), 5, "{sweeps:?}");
     assert!(sweeps.iter().all(|purged| *purged <= 2), "{sweeps:?}");
+}
+
+/// S9: what is done before it is due has a date to come; nothing else is forgotten for that.
+pub async fn s9_scheduled_work_that_ends_early_makes_nobody_forget<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    finish(&worker, &fixture, &["a"]).await;
+    let (month, a) = (SECOND * 3600 * 24 * 30, message(&fixture, "a", "billing"));
+    let available = fixture.clock().now().plus(month);
+    let scheduled = message(&fixture, "s", "billing");
+    worker.put(Message { available, expires: available.plus(month), ..scheduled }).await;
+    let consumer = &worker.queue.consumer;
+    fixture.store().mark_processed(consumer, &key("s"), &Response::empty()).await.expect("marks");
+    sweep(&fixture, 100).await;
+    assert_eq!(worker.put(a).await, Enqueued::Done);
+    fixture.clock().advance(month * 2);
+    finish(&worker, &fixture, &["new"]).await;
+    sweep(&fixture, 100).await;
+    let left = fixture.store().inbox_record(consumer, &name("shop"), &name("s")).await;
+    assert_eq!(left.expect("looks"), None, "and it is forgotten when its time has come");
 }
 
 /// S9: a message that was scheduled for long is remembered for as long as any other after it was handled.

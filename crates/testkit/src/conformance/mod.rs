@@ -114,7 +114,8 @@ macro_rules! store_conformance {
                 ibx_8_2_dead_letters_are_paged, ibx_8_2_dead_letters_are_replayed, ibx_8_2_a_replay_can_die_again,
                 ibx_8_2_purged_is_gone_and_still_recognised,
                 ibx_098_ibx_099_ibx_100_only_old_done_messages_are_swept, ibx_101_sweeping_goes_in_small_batches,
-                s9_a_scheduled_message_is_remembered_after_it_was_done;
+                s9_a_scheduled_message_is_remembered_after_it_was_done,
+                s9_scheduled_work_that_ends_early_makes_nobody_forget;
             queue_handle: s3_ibx_044_effect_and_done_commit_together, ibx_051_ibx_052_a_retry_leaves_no_effect,
                 rf_04_a_handler_may_ask_for_more_patience_and_not_for_less,
                 ibx_060_ibx_061_a_rejection_is_a_dead_letter, ibx_083_the_last_attempt_is_the_last,
