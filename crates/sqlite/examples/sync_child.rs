@@ -19,6 +19,7 @@ async fn main() {
         "full" => full(Path::new(path)).await,
         "process-crash" => process_crash(Path::new(path)).await,
         "foreign" => foreign(Path::new(path)).await,
+        "unchanged" => unchanged(Path::new(path)).await,
         other => panic!("no scenario {other}"),
     }
 }
@@ -77,12 +78,29 @@ async fn process_crash(path: &Path) {
 
 async fn foreign(path: &Path) {
     let db = open(path, Durability::Full).await;
+    let position = insert(path);
+    durable(&db, position).await;
+}
+
+/// Synced groups that leave everything as it is come between the insert and the sending.
+async fn unchanged(path: &Path) {
+    let db = open(path, Durability::Full).await;
+    db.transaction::<_, Error, _>(|tx| tx.execute("INSERT INTO words VALUES ('same')", [])).await.unwrap();
+    let position = insert(path);
+    db.migrate().await.unwrap();
+    let same = "UPDATE words SET word = 'same'";
+    db.transaction::<_, Error, _>(|tx| tx.execute(same, [])).await.unwrap();
+    durable(&db, position).await;
+}
+
+/// A message by a connection that does not sync.
+fn insert(path: &Path) -> i64 {
     let foreign = rusqlite::Connection::open(path).unwrap();
     foreign.execute_batch("PRAGMA synchronous = NORMAL").unwrap();
     mark("commit");
     let insert = "INSERT INTO outbox_log (source, destination, endpoint, payload) VALUES ('s', 'd', 'e', '')";
     foreign.execute(insert, []).unwrap();
-    durable(&db, foreign.last_insert_rowid()).await;
+    foreign.last_insert_rowid()
 }
 
 async fn durable(db: &Sqlite, position: i64) {

@@ -190,11 +190,7 @@ impl Sqlite {
     /// [`Schema`](ErrorKind::Schema) if a newer version has migrated the file, or the database's own error.
     pub async fn migrate(&self) -> Result<()> {
         let prefix = self.options.prefix.clone();
-        self.write(Class::Synced, move |tx| {
-            tx.note_write();
-            schema::migrate(tx.connection, &prefix, tx.sql)
-        })
-        .await?;
+        self.write(Class::Synced, move |tx| schema::migrate(tx.connection, &prefix, tx.sql)).await?;
         crash_point!("migrate.committed");
         self.state.set_migrated();
         Ok(())
@@ -323,11 +319,8 @@ impl Sqlite {
 
     /// Completes once everything that is visible now would survive a power cut.
     pub(crate) async fn barrier(&self) -> Result<()> {
-        self.write(Class::Barrier, |tx| {
-            tx.note_write();
-            touch(tx.connection, tx.sql).map_err(crate::error::wrap("sync"))
-        })
-        .await
+        self.write(Class::Barrier, |tx| touch(tx.connection, tx.sql).map_err(crate::error::wrap("sync")))
+            .await
     }
 
     /// Fails unless this is a transaction on the same file: a message must be in the file of the rows it belongs to (S1).

@@ -91,7 +91,6 @@ pub struct SqliteTx<'c> {
     /// What others want to hear of, as far as it has not been undone.
     news: RefCell<Vec<News>>,
     /// Whether anything was written that has not been undone: only then does a commit sync anything.
-    wrote: Cell<bool>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
     lean: bool,
     kept: Kept<'c>,
@@ -139,7 +138,6 @@ impl<'c> SqliteTx<'c> {
             failed: Cell::new(false),
             trouble: RefCell::new(None),
             news: RefCell::default(),
-            wrote: Cell::new(false),
             lean,
             kept,
         }
@@ -162,18 +160,14 @@ impl<'c> SqliteTx<'c> {
             }
             Err(error) => Err(error),
         };
-        let changed = self.note(result, "execute a statement")?;
-        self.wrote.set(self.wrote.get() || changed > 0);
-        Ok(changed)
+        self.note(result, "execute a statement")
     }
 
     /// Runs a statement of ours and keeps it for the next time in this transaction.
     pub(crate) fn execute_kept(&mut self, sql: &'c str, params: impl Params) -> Result<usize> {
         self.check()?;
         let result = self.kept.statement(self.connection, sql).and_then(|kept| kept.execute(params));
-        let changed = self.note(result, "execute a statement")?;
-        self.wrote.set(self.wrote.get() || changed > 0);
-        Ok(changed)
+        self.note(result, "execute a statement")
     }
 
     /// Whether a query of ours, which is kept, finds anything.
@@ -220,9 +214,7 @@ impl<'c> SqliteTx<'c> {
             return Ok(());
         }
         let written = self.kept.write_counts(self.connection);
-        self.note(written, "write the counters")?;
-        self.note_write();
-        Ok(())
+        self.note(written, "write the counters")
     }
 
     /// What the next job of the group can use.
@@ -245,8 +237,6 @@ impl<'c> SqliteTx<'c> {
         let mut statement = self.note(self.connection.prepare_cached(sql), "prepare a query")?;
         let mut rows = self.note(statement.query(params), "run a query")?;
         let value = self.note(rows.next(), "read a row")?.map(|row| read(&Row(row))).transpose()?;
-        drop(rows);
-        self.wrote.set(self.wrote.get() || (!statement.readonly() && value.is_some()));
         Ok(value)
     }
 
@@ -267,8 +257,6 @@ impl<'c> SqliteTx<'c> {
         while let Some(row) = self.note(rows.next(), "read a row")? {
             values.push(read(&Row(row))?);
         }
-        drop(rows);
-        self.wrote.set(self.wrote.get() || (!statement.readonly() && !values.is_empty()));
         Ok(values)
     }
 
@@ -295,7 +283,7 @@ impl<'c> SqliteTx<'c> {
     ) -> std::result::Result<T, E> {
         self.check()?;
         self.guard.savepoint(self.connection)?;
-        let before = (self.wrote.get(), self.news.borrow().len(), self.kept.counted());
+        let before = (self.news.borrow().len(), self.kept.counted());
         // A panic must not leave the savepoint open: the next one to be undone would then be the wrong one.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         match outcome.map(|outcome| outcome.and_then(|value| self.check().map(|()| value).map_err(E::from))) {
@@ -337,7 +325,7 @@ impl<'c> SqliteTx<'c> {
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.
-    fn undo(&mut self, (wrote, news, counted): (bool, usize, Vec<Counted<'c>>)) -> Result<()> {
+    fn undo(&mut self, (news, counted): (usize, Vec<Counted<'c>>)) -> Result<()> {
         self.kept.undo(counted);
         if self.connection.is_autocommit() {
             self.failed.set(true);
@@ -345,7 +333,6 @@ impl<'c> SqliteTx<'c> {
         }
         self.note(self.guard.undo(self.connection), "undo a savepoint")?;
         self.failed.set(false);
-        self.wrote.set(wrote);
         self.news.borrow_mut().truncate(news);
         Ok(())
     }
@@ -384,16 +371,6 @@ impl<'c> SqliteTx<'c> {
                 group.push(news);
             }
         }
-    }
-
-    /// Whether a commit would have something to sync.
-    pub(crate) fn wrote(&self) -> bool {
-        self.wrote.get()
-    }
-
-    /// Notes a write that did not go through this type.
-    pub(crate) fn note_write(&self) {
-        self.wrote.set(true);
     }
 
     /// Fails if the transaction can only roll back.

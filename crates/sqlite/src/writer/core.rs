@@ -249,7 +249,7 @@ impl Core {
         // Boxes may be added meanwhile; whoever comes with new ones is for the next group.
         let boxes = self.shared.all_boxes();
         let known = |queued: &Queued| boxes.iter().find(|state| Arc::ptr_eq(state, &queued.state));
-        let (mut wrote, mut news, mut kept) = (false, Vec::new(), Kept::default());
+        let (mut news, mut kept) = (Vec::new(), Kept::default());
         while let Some(state) = jobs.front().and_then(known) {
             let Some(mut queued) = jobs.pop_front() else { break };
             let mut tx = SqliteTx::new(&open.connection, state, &open.guard, file, (lean, kept));
@@ -265,7 +265,6 @@ impl Core {
             // A savepoint that could not be undone leaves half an effect: the transaction must not commit.
             let spoilt = counted.and_then(|()| tx.check().map_err(|_| gone()));
             let trouble = tx.trouble();
-            wrote |= tx.wrote();
             tx.pass_news_on(&mut news);
             kept = tx.take_kept();
             drop(tx);
@@ -289,19 +288,19 @@ impl Core {
             let rest = self.answer(std::mem::take(ran));
             ran.extend(rest.into_iter().map(|queued| (queued, Progress::More)));
         }
-        self.commit(mode, wrote, news, ran.iter().map(|(queued, _)| queued.job.class()))
+        self.commit(mode, news, ran.iter().map(|(queued, _)| queued.job.class()))
     }
 
     /// Commits the open transaction and publishes what became visible and durable.
     fn commit(
         &mut self,
         mode: Durability,
-        wrote: bool,
         news: Vec<News>,
         classes: impl Iterator<Item = Class>,
     ) -> Result<(), Failure> {
-        let must_sync = mode == Durability::Full && !wrote;
-        let (ends, others) = match self.prepare_commit(must_sync) {
+        // Whoever has appended has written; of all others only SQLite knows, which leaves out what is as it was.
+        let must_write = mode == Durability::Full && !news.iter().any(|news| news.log().is_some());
+        let (ends, others) = match self.prepare_commit(must_write) {
             Ok(prepared) => prepared,
             Err(error) => {
                 if let Some(open) = &self.open {
@@ -361,12 +360,13 @@ impl Core {
         true
     }
 
-    /// Reads the ends of the logs, and what tells whether others have written. A commit syncs only if it has written something; when others have written
-    /// what is not durable yet, a group that has not must write a little to take it along (W6).
-    fn prepare_commit(&self, must_sync: bool) -> Result<(Vec<i64>, i64)> {
+    /// Reads the ends of the logs, and what tells whether others have written. A commit syncs only if it has something to
+    /// write; when there is something in the log that is not durable yet, a group that may have nothing must write a little
+    /// to take it along (W6).
+    fn prepare_commit(&self, must_write: bool) -> Result<(Vec<i64>, i64)> {
         let open = self.open.as_ref().expect("a transaction is open");
         let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"))?;
-        if must_sync
+        if must_write
             && (self.unsynced_since.is_some() || self.shared.is_beyond_synced(&ends))
             && let Some(barrier) = self.shared.barrier()
         {
@@ -442,7 +442,7 @@ impl Core {
             SqliteTx::new(&open.connection, &queued.state, &open.guard, file, (false, Kept::default()));
         let progress = queued.job.run(&mut tx, &budget);
         let counted = tx.write_counts();
-        let (wrote, mut news) = (tx.wrote(), Vec::new());
+        let mut news = Vec::new();
         tx.pass_news_on(&mut news);
         if let Some(trouble) = tx.trouble() {
             note_trouble(&self.shared.options, &trouble);
@@ -455,7 +455,7 @@ impl Core {
         }
         drop(tx);
         drop(inside);
-        match self.commit(mode, wrote, news, std::iter::once(queued.job.class())) {
+        match self.commit(mode, news, std::iter::once(queued.job.class())) {
             Ok(()) => {
                 queued.job.committed();
                 Ok(progress)

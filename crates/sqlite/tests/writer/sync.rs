@@ -85,3 +85,12 @@ fn w6_what_a_careless_connection_has_written_is_durable_before_it_is_sent() {
     assert!(syncs(&parts, "durable") >= 1);
     assert_eq!(syncs(&parts, "again"), 0);
 }
+
+/// SQLite writes nothing, and so syncs nothing, for a commit that leaves everything as it is.
+#[test]
+fn w6_a_commit_that_changes_nothing_does_not_pass_for_a_sync() {
+    let Some(parts) = trace("unchanged") else { return };
+    let synced = syncs(&parts, "commit") + syncs(&parts, "durable");
+    assert!(synced >= 1, "it may be one of these groups, but one of them must");
+    assert_eq!(syncs(&parts, "again"), 0);
+}
