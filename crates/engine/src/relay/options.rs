@@ -20,7 +20,8 @@ pub type DeadLetterCallback<P> =
 pub struct RelayOptions {
     /// Retries, time to live, time-outs, leases.
     pub timing: Timing,
-    /// What happens to an ordering key when its head dies. Default: block it.
+    /// What happens to an ordering key when its head dies. Default: block it. The builder of `twobox` gives the inbox's
+    /// queue the same policy: there too, one dead message then stops later ones of its key until an operator acts.
     pub head_policy: HeadPolicy,
     /// Most messages in a request. Default 500: more gains little, and a batch must fit the receiver's time.
     pub batch_messages_max: usize,

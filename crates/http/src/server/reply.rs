@@ -14,7 +14,7 @@ use twobox_core::{Message, MessageId};
 
 pub(super) type Body = Full<Bytes>;
 
-/// Why a request is refused as a whole. Nothing was written because of it.
+/// Why a request is refused as a whole. It has written nothing, unless it is `Unavailable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// It is not what this route takes.
@@ -39,7 +39,8 @@ pub(super) enum Why {
     Busy,
     /// There is no room for its body.
     NoRoom,
-    /// The receiver's store cannot answer.
+    /// The receiver's store cannot answer, or a handler takes too long. What became of the messages is not known: they
+    /// are to be sent again under the same ids.
     Unavailable,
 }
 

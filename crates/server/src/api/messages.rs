@@ -23,10 +23,10 @@ pub(crate) struct NewMessage {
     #[serde(default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) payload: Option<Box<RawValue>>,
-    /// The body as bytes, in base64. Needs a `contentType`.
+    /// The body as bytes, in base64.
     #[schema(content_encoding = "base64")]
     pub(crate) payload_base64: Option<String>,
-    /// Media type of the body. Default: `application/json`.
+    /// Media type of the body. Default: `application/json`, or `application/octet-stream` with `payloadBase64`.
     #[schema(max_length = 255)]
     pub(crate) content_type: Option<String>,
     /// An id of your own choosing; minted if absent.
