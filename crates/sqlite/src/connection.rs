@@ -9,6 +9,7 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use crate::error::wrap;
 use crate::options::{Durability, Options};
+use crate::writer::{checkpoint, close_without_checkpoint};
 
 /// The oldest SQLite without the WAL-reset bug, which can corrupt a database.
 pub(crate) const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -83,15 +84,12 @@ impl Opener {
     /// Whoever wrote the log may have ended because a sync had failed. Then pages of it may never have reached the disk
     /// although everybody can read them, and what is appended to them would be lost with them (S14).
     ///
-    /// What fails here fails again, and is told, when the file is opened to be used.
-    pub(crate) fn write_log_again(&self) {
-        let Ok(connection) = self.connect() else { return };
-        // A transaction recovers the log, and the last one to close a database copies it. Nothing is read, because
-        // reading the schema would take longer than all of this.
-        let recover = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; BEGIN IMMEDIATE; ROLLBACK";
-        match connection.execute_batch(recover) {
-            Ok(()) => drop(connection),
-            Err(_) => crate::writer::close_without_checkpoint(connection),
+    /// # Errors
+    /// Those of the copy. A sync that has failed here would not fail again: the file must not be used.
+    pub(crate) fn write_log_again(&self) -> Result<()> {
+        match self.alone().and_then(|alone| checkpoint(&alone, "TRUNCATE")) {
+            Err(error) if error.kind() != ErrorKind::Busy => Err(error),
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -138,7 +136,7 @@ impl Opener {
             Ok(()) => Ok(connection),
             // What is left of a damaged database is left as it is.
             Err(error) => {
-                crate::writer::close_without_checkpoint(connection);
+                close_without_checkpoint(connection);
                 Err(error)
             }
         }
@@ -224,7 +222,7 @@ impl Opener {
         }
         let connection = self.open()?;
         let verdict = check_damage(&connection, &self.path);
-        crate::writer::close_without_checkpoint(connection);
+        close_without_checkpoint(connection);
         verdict
     }
 }
@@ -284,6 +282,39 @@ mod tests {
         assert_eq!(pragma(&relaxed, "synchronous"), "1");
         let reader = opener.reader().unwrap();
         assert!(reader.execute_batch("CREATE TABLE t (x)").is_err(), "readers cannot write");
+    }
+
+    #[tokio::test]
+    async fn any_patience_can_be_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let patient = crate::Sqlite::builder().busy_timeout(Duration::MAX);
+        patient.open(folder.path().join("a.db")).await.unwrap();
+    }
+
+    /// The kernel would say that all is well when it is asked again, and whoever appends to such a log loses it with it.
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn s14_a_sync_that_fails_while_the_log_is_copied_at_the_start_is_not_overlooked() {
+        use twobox_testkit::disk::{Disk, Fault, Kind};
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, path) = (Disk::new(1), folder.path().join("shop.db"));
+        let opener =
+            Opener::new(&path, &Options { vfs: Some(disk.name().into()), ..Options::default() }).unwrap();
+        let killed = opener.writer(Durability::ProcessCrash).unwrap();
+        killed.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+        close_without_checkpoint(killed);
+
+        disk.fail(Fault { kind: Kind::Sync, nth: 0 });
+        assert_eq!(opener.write_log_again().unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(disk.struck(), 1);
+        let other = opener.reader().unwrap();
+        let pages = |connection: &Connection| checkpoint(connection, "NOOP").unwrap().pages;
+        assert!(pages(&other) > 0);
+        opener.write_log_again().unwrap(); // somebody else has it open, who knows better
+        assert!(pages(&other) > 0);
+        close_without_checkpoint(other);
+        opener.write_log_again().unwrap();
+        assert!(pages(&opener.reader().unwrap()) <= 0);
     }
 
     /// Signs of life lie beside the file: whoever looked for them beside a link would take live owners for dead (S5).

@@ -20,6 +20,9 @@ use crate::wake::Watcher;
 use crate::writer::{Checkpointer, Class, ClosureJob, Core, Job, Late, Open, Queue, Queued, WriterThread};
 use crate::{SqliteTx, schema};
 
+/// As many milliseconds as SQLite can count: 24 days.
+const BUSY_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// A SQLite database with an outbox and an inbox. Cheap to clone.
 ///
 /// When the last handle to a file is dropped, what is queued is finished and the file is closed; that can take
@@ -61,6 +64,7 @@ impl SqliteBuilder {
     )]
     pub async fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
         let mut options = self.options;
+        options.busy_timeout = options.busy_timeout.min(BUSY_TIMEOUT_MAX);
         let database = Database::open(path.as_ref(), &options)?;
         // One file, one clock: the writer's. Monotonic times of two clocks cannot be compared.
         options.clock = Arc::clone(&database.shared.options.clock);
@@ -127,7 +131,7 @@ impl Database {
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
         opener.check_damage(options.check_bytes_max)?;
         crash_point!("open.checked");
-        opener.write_log_again();
+        opener.write_log_again()?;
         let open = Open::new(opener.writer(options.durability)?, options)?; // creates the file
         crash_point!("open.file-made");
         shared.remember_file();
@@ -159,14 +163,15 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.checkpointer.iter().for_each(|checkpointer| checkpointer.close());
-        // The writer finishes what is queued; then every connection goes, so that the file is closed when we are.
+        // The writer finishes what is queued; then every connection goes, so that the file is closed when we are. Its own
+        // is the last: it copies the log, unless there are doubts about that.
         drop((self.thread.take(), self.watcher.take()));
         // A closure that holds the last handle is dropped on the writer's own thread, in the middle of a step: then the
         // connection is closed when that thread ends.
+        self.shared.readers.shut_down();
         if let Ok(mut core) = self.core.try_lock() {
             core.close();
         }
-        self.shared.readers.shut_down();
     }
 }
 

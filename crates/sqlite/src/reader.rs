@@ -19,6 +19,8 @@ type ReadJob = Box<dyn FnOnce(&Slots, usize) + Send>;
 struct Slots {
     opener: Opener,
     slots: Vec<Slot>,
+    /// Whether no connection is opened any more.
+    closed: AtomicBool,
 }
 
 /// Threads that read, each with a connection of its own. The last slot belongs to the checkpointer, the one
@@ -48,7 +50,11 @@ impl Readers {
     pub(crate) fn new(opener: Opener, threads: usize, drive: Drive) -> Result<Self> {
         let threads = threads.max(1);
         let places = if drive == Drive::Manual { 1 } else { threads + 2 };
-        let slots = Arc::new(Slots { opener, slots: (0..places).map(|_| Slot::default()).collect() });
+        let slots = Arc::new(Slots {
+            opener,
+            slots: (0..places).map(|_| Slot::default()).collect(),
+            closed: AtomicBool::new(false),
+        });
         let mut running = Vec::new();
         let jobs = match drive {
             Drive::Manual => None,
@@ -92,16 +98,18 @@ impl Readers {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Ends the threads and closes every connection.
+    /// Ends the threads and closes every connection. Copying the log is left to the writer, who knows whether it may be.
     pub(crate) fn shut_down(&self) {
         self.closing.store(true, Ordering::Release);
+        self.slots.closed.store(true, Ordering::Release);
         self.jobs.iter().for_each(|jobs| drop(jobs.lock().unwrap_or_else(PoisonError::into_inner).take()));
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != thread::current().id()) {
             let _: thread::Result<()> = thread.join();
         }
         for slot in &self.slots.slots {
-            drop(slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.take().into_iter().for_each(crate::writer::close_without_checkpoint);
         }
     }
 
@@ -122,6 +130,9 @@ impl Slots {
     fn with<T>(&self, slot: usize, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let mut slot = self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(closed());
+            }
             *slot = Some(self.opener.reader()?);
         }
         work(slot.as_ref().expect("just opened"))

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::{ErrorKind, Result, crash_point, mutant, one_line};
+use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::core::Core;
 use super::recovery::checkpoint;
@@ -82,15 +82,14 @@ impl Checkpointer {
     fn run(&self, shared: &Shared) {
         step_back();
         while self.wait_for_request() {
-            let copied = shared.readers.with_checkpointer(copy);
+            // Whoever closes the connections finds the doubts that this one has raised.
+            let copied = shared.readers.with_checkpointer(|connection| {
+                copy(connection).inspect_err(|error| doubt_copy(shared, error))
+            });
             crash_point!("checkpoint.copied");
             if let Err(error) = copied {
                 shared.options.meters.store.checkpoints_failed.one();
                 tracing::warn!(error = one_line(&error), "cannot checkpoint");
-                // A failed sync inside a checkpoint is as bad as one inside a commit.
-                if error.kind() != ErrorKind::Busy {
-                    shared.raise_doubt(error);
-                }
             }
             self.advance(State::Requested, State::Copied);
         }
@@ -119,6 +118,13 @@ fn step_back() {
         if let Err(error) = stepped_back {
             tracing::debug!(error = one_line(&error), "checkpoints are made at ordinary priority");
         }
+    }
+}
+
+/// A failed sync inside a checkpoint is as bad as one inside a commit.
+fn doubt_copy(shared: &Shared, error: &Error) {
+    if error.kind() != ErrorKind::Busy {
+        shared.raise_doubt(Error::new(error.kind(), error.chain()));
     }
 }
 
@@ -186,8 +192,9 @@ mod tests {
 
     fn open(path: &Path, disk: &Disk) -> Connection {
         let connection =
-            Connection::open_with_flags_and_vfs(path, OpenFlags::default(), disk.name()).unwrap();
-        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0").unwrap();
+            Connection::open_with_flags_and_vfs(path, OpenFlags::default(), disk.name()).expect("opens");
+        let set_up = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0";
+        connection.execute_batch(set_up).expect("is set up");
         connection
     }
 
@@ -230,6 +237,38 @@ mod tests {
         shared.raise_doubt(twobox_core::Error::new(ErrorKind::Unavailable, "the sync of a copy failed"));
         core.restart_wal();
         assert!(shared.epoch() > epoch, "the file was opened anew first");
+    }
+
+    /// What is known of the log from before must not be copied, by the last connection to be closed either.
+    #[tokio::test]
+    async fn s14_the_log_is_not_copied_at_the_end_over_a_sync_that_has_just_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, log) = (folder.path().join("shop.db"), folder.path().join("shop.db-wal"));
+        let create = "CREATE TABLE IF NOT EXISTS t (x)";
+        for in_doubt in [true, false] {
+            let db = crate::Sqlite::open(&path).await.unwrap();
+            db.transaction(move |tx| {
+                tx.execute(create, [])?;
+                tx.execute("INSERT INTO t VALUES (1)", [])
+            })
+            .await
+            .unwrap();
+            // So that there is a reader to be closed.
+            db.read(|connection, _| Ok(connection.query_row("SELECT 1", [], |_| Ok(())).is_ok()))
+                .await
+                .unwrap();
+            if in_doubt {
+                let error = twobox_core::Error::new(ErrorKind::Unavailable, "the sync of a copy failed");
+                db.watched().0.raise_doubt(error);
+            }
+            drop(db);
+            assert_eq!(log.exists(), in_doubt);
+        }
+        let rows: i64 = Connection::open(&path)
+            .unwrap()
+            .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(rows, 2);
     }
 
     #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@ use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
 use super::job::{Budget, Class, Left, Progress};
 use super::queue::{Late, Queued};
+use super::recovery::close_without_checkpoint;
 use crate::connection::set_synchronous;
 use crate::error::{is_unwritable, wrap};
 use crate::guard::{Guard, Inside};
@@ -97,6 +98,12 @@ enum Failure {
     Unknown(Error),
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl Core {
     pub(crate) fn new(shared: Arc<Shared>, open: Open) -> Self {
         Self {
@@ -178,6 +185,7 @@ impl Core {
     pub(crate) fn tick(&mut self) {
         self.shared.trim_recent();
         if self.ready().is_err() {
+            self.put_off_sync();
             return;
         }
         if self.time_to_sync().is_some_and(|time| time.is_zero()) {
@@ -187,8 +195,14 @@ impl Core {
 
     /// How long until lazy work must be synced.
     pub(crate) fn time_to_sync(&self) -> Option<Duration> {
-        let since = self.unsynced_since?;
+        let since = self.unsynced_since.filter(|_| self.stopped.is_none())?;
         Some((since + LAZY_SYNC_AFTER).saturating_sub(self.shared.options.clock.monotonic()))
+    }
+
+    /// What cannot be synced now is tried again as late as if it had been written now.
+    fn put_off_sync(&mut self) {
+        let now = self.shared.options.clock.monotonic();
+        self.unsynced_since.iter_mut().for_each(|since| *since = now);
     }
 
     /// Syncs what lazy groups have left unsynced.
@@ -218,8 +232,12 @@ impl Core {
             }
             Err(error) if error.kind() == ErrorKind::Busy => {
                 let _: rusqlite::Result<()> = open.guard.rollback(&open.connection);
+                self.put_off_sync();
             }
-            Err(error) => self.doubt(&error),
+            Err(error) => {
+                self.doubt(&error);
+                self.put_off_sync();
+            }
         }
     }
 
@@ -511,9 +529,13 @@ impl Core {
         self.stopped = Some(reason);
     }
 
-    /// Closes the connection.
+    /// Closes the connection. The last one to close a database copies its log, by what is known of it; if a sync has
+    /// failed, the next one to open it does, by what is there (S14).
     pub(crate) fn close(&mut self) {
-        self.open = None;
+        let Some(open) = self.open.take() else { return };
+        if self.shared.take_doubt().is_some() {
+            close_without_checkpoint(open.connection);
+        }
     }
 
     /// Whether it is time to look at the size of the write-ahead log.
@@ -574,4 +596,41 @@ fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
     let answer = |queued: Queued| queued.job.answer(Err(Error::new(error.kind(), error.chain())));
     let left: Vec<Left> = jobs.into_iter().map(answer).collect();
     drop(left); // not one by one: it runs code of the user's
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use twobox_core::ports::{SweepPlan, SweepStore};
+    use twobox_testkit::ManualClock;
+    use twobox_testkit::disk::{Disk, Fault, Kind};
+
+    use super::*;
+    use crate::{Drive, Sqlite};
+
+    /// Whoever drives the writer sleeps until then.
+    #[tokio::test]
+    async fn s14_a_writer_in_trouble_does_not_try_to_sync_lazy_work_without_a_pause() {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, clock) = (Disk::new(1), Arc::new(ManualClock::default()));
+        let builder = Sqlite::builder().vfs(disk.name()).clock(Arc::clone(&clock) as _).drive(Drive::Manual);
+        let db = builder.open(folder.path().join("shop.db")).await.unwrap();
+        let driven = db.clone();
+        let driver = tokio::spawn(async move { driven.drive().await });
+        db.migrate().await.unwrap();
+        db.sweep(&SweepPlan::default()).await.unwrap();
+        let core = db.watched().1;
+        let time_to_sync = || crate::writer::lock(core).time_to_sync();
+        assert_eq!(time_to_sync(), Some(LAZY_SYNC_AFTER));
+
+        disk.fail_times(Fault { kind: Kind::Sync, nth: 0 }, u64::MAX);
+        for _ in 0..3 {
+            clock.advance(LAZY_SYNC_AFTER);
+            assert_eq!(time_to_sync(), Some(Duration::ZERO));
+            db.step();
+            assert_eq!(time_to_sync(), Some(LAZY_SYNC_AFTER), "not at once");
+        }
+        crate::writer::lock(core).stop("of no use to anybody".into());
+        assert_eq!(time_to_sync(), None, "never");
+        driver.abort();
+    }
 }

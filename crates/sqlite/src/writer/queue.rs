@@ -53,7 +53,7 @@ impl Queue {
             state: Mutex::default(),
             filled: Condvar::new(),
             any: AtomicBool::new(false),
-            permits: Arc::new(Semaphore::new(max.max(1))),
+            permits: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
             arrived: tokio::sync::Notify::new(),
         }
     }
@@ -253,6 +253,12 @@ mod tests {
         let permit = Arc::clone(&queue.permits).try_acquire_owned().expect("there is room");
         let state = Arc::new(BoxState::new(Prefix::default()));
         queue.push(Queued { job, state, _permit: permit }).expect("the queue is open");
+    }
+
+    #[test]
+    fn any_bound_can_be_asked_for() {
+        push(&Queue::new(0));
+        push(&Queue::new(usize::MAX));
     }
 
     #[test]
