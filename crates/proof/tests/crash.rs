@@ -369,10 +369,12 @@ fn check_backups(files: &Files, after: &str) {
             texts(&restored, INSTANCE),
             "{after}: nobody could tell them apart"
         );
-        for half in [beside(".backup.partial"), beside(".restored.partial")] {
-            assert!(!half.exists(), "{after}: {} was left", half.display());
-        }
     }
+    // What the one that died was making is left for an hour, under a name of its own; nobody else leaves anything.
+    let names =
+        std::fs::read_dir(files.shop.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = names.filter(|name| name.to_string_lossy().ends_with(".partial")).count();
+    assert!(left <= usize::from(after != "no crash"), "{after}: {left} files in the making were left");
 }
 
 #[test]

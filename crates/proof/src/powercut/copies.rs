@@ -92,16 +92,19 @@ impl Site {
 
     async fn back_up(&self, store: &Store) -> Result<(), BoxError> {
         store.db.backup(&self.copy, &BackupOptions::default()).await?;
-        self.note_finished(&self.copy);
+        self.note_finished(&self.copy)?;
         self.check_noted()
     }
 
     /// A file that was made under another name is synced, named, and the name as well.
-    fn note_finished(&self, target: &Path) {
-        let partial = partial(target);
-        self.disk.did(Deed::Synced(&partial));
-        self.disk.did(Deed::Renamed(&partial, target));
+    fn note_finished(&self, target: &Path) -> Result<(), BoxError> {
+        let image = self.disk.image(Cut::Kill, &SeededRandom::new(0));
+        let mut noted = image.files().map(|(name, _)| Path::new(name));
+        let partial = noted.find(|path| is_partial(path, target)).ok_or("no copy was made")?;
+        self.disk.did(Deed::Synced(partial));
+        self.disk.did(Deed::Renamed(partial, target));
         self.disk.did(Deed::FolderSynced);
+        Ok(())
     }
 
     /// Whether the files are what was noted.
@@ -128,10 +131,17 @@ impl Site {
     }
 }
 
-fn partial(target: &Path) -> PathBuf {
-    let mut name = target.as_os_str().to_owned();
-    name.push(PARTIAL);
-    name.into()
+/// Whether a file is one in the making that will be called `target`. Chance has a part in its name.
+fn is_partial(path: &Path, target: &Path) -> bool {
+    let (path, target) = (path.to_string_lossy(), target.to_string_lossy());
+    path.starts_with(&*target) && path.ends_with(PARTIAL)
+}
+
+/// The files in the making that will be called `target`.
+fn partials(target: &Path) -> Vec<PathBuf> {
+    let entries = target.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.filter(|path| is_partial(path, target)).collect()
 }
 
 /// What is in a database, as far as anybody relies on it.
@@ -232,7 +242,7 @@ fn judge_copy(folder: &Path, wanted: &Content, is_done: bool) -> Result<(), Stri
     if copy.exists() && !is_sound(&copy) {
         return Err("a file under the name of a backup is none".into());
     }
-    for path in [&copy, &partial(&copy)] {
+    for path in partials(&copy).iter().chain([&copy]) {
         if path.exists() && is_sound(path) && Content::of(path).as_ref() != Ok(wanted) {
             return Err(format!("{} passes for a backup and lacks something", path.display()));
         }
@@ -279,7 +289,7 @@ fn check_restore(
 fn restore_noting(site: &Site) -> Result<(), BoxError> {
     let target = &site.place.path;
     let clock =
-        CopyNoticed { clock: ManualClock::default(), disk: Arc::clone(&site.disk), copy: partial(target) };
+        CopyNoticed { clock: ManualClock::default(), disk: Arc::clone(&site.disk), target: target.clone() };
     let options = RestoreOptions {
         existing: Existing::SetAside,
         vfs: Some(site.disk.name().to_owned()),
@@ -291,7 +301,7 @@ fn restore_noting(site: &Site) -> Result<(), BoxError> {
     let aside = restored.set_aside.ok_or("nothing was set aside")?;
     site.disk.did(Deed::Linked(target, &aside));
     site.disk.did(Deed::FolderSynced);
-    site.note_finished(target);
+    site.note_finished(target)?;
     site.check_noted()
 }
 
@@ -300,13 +310,15 @@ fn restore_noting(site: &Site) -> Result<(), BoxError> {
 struct CopyNoticed {
     clock: ManualClock,
     disk: Arc<Disk>,
-    copy: PathBuf,
+    target: PathBuf,
 }
 
 impl Clock for CopyNoticed {
     fn now(&self) -> Timestamp {
-        if let Ok(bytes) = std::fs::read(&self.copy) {
-            self.disk.did(Deed::Written(&self.copy, bytes));
+        for copy in partials(&self.target) {
+            if let Ok(bytes) = std::fs::read(&copy) {
+                self.disk.did(Deed::Written(&copy, bytes));
+            }
         }
         self.clock.now()
     }

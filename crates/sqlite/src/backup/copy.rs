@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use tokio::sync::oneshot;
 use twobox_core::{Clock, Error, ErrorKind, Result, Timestamp, crash_point};
 
-use super::files::{Partial, Syncing, folder};
+use super::files::{Partial, Syncing, Taken, folder};
 use super::{BACKUP_AT, prefixes};
 use crate::Sqlite;
 use crate::connection::{Opener, set_journal_mode};
@@ -96,9 +96,10 @@ impl Sqlite {
     /// database without a write-ahead log, which anything that knows SQLite can open.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid): there is a file of that name. [`Busy`](ErrorKind::Busy): another backup is
-    /// being made. [`Full`](ErrorKind::Full): no room for it. [`Unavailable`](ErrorKind::Unavailable): the
-    /// write-ahead log became too long, or the database had to be recovered meanwhile; try again.
+    /// [`Invalid`](ErrorKind::Invalid): there is a file of that name, which stays, also if it came meanwhile.
+    /// [`Busy`](ErrorKind::Busy): another backup is being made. [`Full`](ErrorKind::Full): no room for it.
+    /// [`Unavailable`](ErrorKind::Unavailable): the write-ahead log became too long, or the database had to be recovered
+    /// meanwhile; try again.
     ///
     /// # Cancel safety
     /// Dropping the future gives up within one step, and removes what was copied.
@@ -148,21 +149,28 @@ struct Copying {
 impl Copying {
     fn run(&self) -> Result<BackupMade> {
         if self.to.exists() {
-            return Err(Error::invalid(format!("{} exists: give a backup another name", self.to.display())));
+            return Err(exists(&self.to));
         }
         if !folder(&self.to).is_dir() {
             return Err(Error::invalid(format!("{} is no folder: create it", folder(&self.to).display())));
         }
-        let partial = Partial::new(&self.to)?;
-        crash_point!("backup.begun");
-        let (at, wal_bytes) =
-            self.shared.readers.with_backup(|source| self.copy_snapshot(source, &partial.at))?;
+        let (partial, at, wal_bytes) = self.shared.readers.with_backup(|source| self.copy(source))?;
         crash_point!("backup.copied");
         stand_alone(&partial.at, self.shared.opener.vfs(), at)?;
         crash_point!("backup.stamped");
         let bytes = std::fs::metadata(&partial.at).map_or(0, |file| file.len());
-        partial.finish(|| crash_point!("backup.synced"), || crash_point!("backup.named"))?;
+        let taken = Taken::Refuse(exists);
+        partial.finish(taken, || crash_point!("backup.synced"), || crash_point!("backup.named"))?;
         Ok(BackupMade { path: self.to.clone(), at, bytes, wal_bytes })
+    }
+
+    /// Copies into a new file. It is begun here, where no other backup is being made: one that is refused has touched
+    /// nothing.
+    fn copy(&self, source: &Connection) -> Result<(Partial, Timestamp, u64)> {
+        let partial = Partial::new(&self.to, &*self.shared.options.random)?;
+        crash_point!("backup.begun");
+        let (at, wal_bytes) = self.copy_snapshot(source, &partial.at)?;
+        Ok((partial, at, wal_bytes))
     }
 
     /// Copies what the source shows now. Returns when that was, and how long the write-ahead log became.
@@ -271,10 +279,14 @@ impl Log {
     }
 }
 
-/// Opens a file that nobody else knows.
+fn exists(to: &Path) -> Error {
+    Error::invalid(format!("{} exists: give a backup another name", to.display()))
+}
+
+/// Opens a file that nobody else knows. It must be there: one that somebody has removed is not made again, because an
+/// empty one would pass for what was copied.
 pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Connection> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let attempted = format!("open {}", path.display());
     match vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),

@@ -1,17 +1,27 @@
 //! Files that are there as a whole or not at all.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use twobox_core::{Error, ErrorKind, Result};
+use twobox_core::{Error, ErrorKind, Random, Result};
 
 use crate::wake::beside;
 
 /// What SQLite lays beside a database.
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+/// What the name of a file in the making ends with.
+const PARTIAL: &str = ".partial";
+/// Digits of chance in such a name.
+const CHANCE_DIGITS: usize = 16;
+/// A file in the making to which nobody has written for so long was left by an attempt that died: one that lives writes
+/// every few moments, or syncs what it has written. One that was merely stopped for longer fails when it goes on: its
+/// file is gone, and nobody else makes one of that name.
+const LEFT_AFTER: Duration = Duration::from_secs(3600);
 
-/// A file in the making, under another name. Dropped before it is finished, it is removed.
+/// A file in the making, under a name of its own. Dropped before it is finished, it is removed.
 pub(super) struct Partial {
     /// Where it is being made.
     pub(super) at: PathBuf,
@@ -20,19 +30,23 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Begins a file that will be called `target`. Removes what an attempt that died has left.
-    pub(super) fn new(target: &Path) -> Result<Self> {
-        let at = beside(target, ".partial");
-        remove(&at).map_err(|error| failed("remove what an earlier attempt has left", &at, error))?;
+    /// Begins a file that will be called `target`, empty. Removes what attempts that died long ago have left.
+    pub(super) fn new(target: &Path, random: &dyn Random) -> Result<Self> {
+        let chance = random.next_u64();
+        let at = beside(target, &format!(".{chance:0CHANCE_DIGITS$x}{PARTIAL}"));
+        let made = create(&at).map_err(|error| failed("create", &at, error))?;
+        // The file system says when the others were written, so it also says what time it is.
+        if let Ok(now) = made.metadata().and_then(|file| file.modified()) {
+            remove_left(target, now);
+        }
         Ok(Self { at, target: target.into(), finished: false })
     }
 
     /// Makes it durable under its name. What a crash leaves is the whole file, or none of that name.
-    pub(super) fn finish(mut self, synced: impl FnOnce(), named: impl FnOnce()) -> Result<()> {
+    pub(super) fn finish(mut self, taken: Taken, synced: impl FnOnce(), named: impl FnOnce()) -> Result<()> {
         sync(&self.at).map_err(|error| failed("sync", &self.at, error))?;
         synced();
-        std::fs::rename(&self.at, &self.target)
-            .map_err(|error| failed("rename a file to", &self.target, error))?;
+        taken.rename(&self.at, &self.target)?;
         self.finished = true;
         named();
         sync_folder(&self.target).map_err(|error| failed("sync the folder of", &self.target, error))
@@ -44,6 +58,28 @@ impl Drop for Partial {
         if !self.finished {
             let _: io::Result<()> = remove(&self.at);
         }
+    }
+}
+
+/// What is done about a file that has the name already.
+#[derive(Clone, Copy)]
+pub(super) enum Taken {
+    /// It stays, and the new one is given up with this error.
+    Refuse(fn(&Path) -> Error),
+    /// It is replaced.
+    Replace,
+}
+
+impl Taken {
+    fn rename(self, from: &Path, to: &Path) -> Result<()> {
+        let renamed = match self {
+            Self::Refuse(_) => rename_new(from, to),
+            Self::Replace => std::fs::rename(from, to),
+        };
+        renamed.map_err(|error| match self {
+            Self::Refuse(exists) if error.kind() == io::ErrorKind::AlreadyExists => exists(to),
+            _ => failed("rename a file to", to, error),
+        })
     }
 }
 
@@ -78,6 +114,61 @@ impl<'a> Syncing<'a> {
         self.file.sync_data().map_err(|error| failed("sync", self.path, error))?;
         Ok(true)
     }
+}
+
+/// Makes an empty file, of a name that nothing has.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    // As SQLite makes its files: whatever the process lets others do by default, only its owner writes to it.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+    options.open(path)
+}
+
+/// Gives a file another name, unless something has that name: then it fails with [`io::ErrorKind::AlreadyExists`].
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => {
+            // It is in its place, whatever becomes of its first name.
+            let _: io::Result<()> = std::fs::remove_file(from);
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Not every file system has links.
+        Err(_) => rename_unlinked(from, to),
+    }
+}
+
+/// The same without links. What gets the name between the look and the renaming is replaced: nothing that is known
+/// everywhere can do both at once.
+fn rename_unlinked(from: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    std::fs::rename(from, to)
+}
+
+/// Removes what attempts at this file have left that had died by `now`. What cannot be removed is in nobody's way.
+fn remove_left(target: &Path, now: SystemTime) {
+    let name = target.file_name().unwrap_or_default();
+    let entries = std::fs::read_dir(folder(target)).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_partial(&entry.file_name(), name)) {
+        let written = entry.metadata().and_then(|file| file.modified());
+        let is_left =
+            written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > LEFT_AFTER));
+        if is_left {
+            let _: io::Result<()> = remove(&entry.path());
+        }
+    }
+}
+
+/// Whether this is the name of a file in the making that will be called `target`. Whatever is not written exactly as we
+/// write it is not ours.
+fn is_partial(name: &OsStr, target: &OsStr) -> bool {
+    let chance = || name.to_str()?.strip_prefix(target.to_str()?)?.strip_prefix('.')?.strip_suffix(PARTIAL);
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    chance().is_some_and(|chance| chance.len() == CHANCE_DIGITS && chance.bytes().all(is_digit))
 }
 
 /// Removes a database with everything beside it.
@@ -118,7 +209,68 @@ pub(super) fn failed(attempted: &str, path: &Path, error: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use twobox_core::system::SystemRandom;
+
     use super::*;
+
+    /// What a living process is writing is young; what has another name is none of ours.
+    #[test]
+    fn rf_18_only_what_attempts_that_died_have_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "half").unwrap();
+            path
+        };
+        let left = make("backup.db.00000000000000a1.partial");
+        let beside_it = make("backup.db.00000000000000a1.partial-journal");
+        let strangers = [
+            "backup.db",
+            "backup.db.a1.partial",
+            "backup.db.00000000000000g1.partial",
+            "backup.db.00000000000000a1.partial.mine",
+            "other.db.00000000000000a1.partial",
+        ];
+        let strangers = strangers.map(make);
+        let target = folder.path().join("backup.db");
+        let written = left.metadata().unwrap().modified().unwrap();
+        remove_left(&target, written + LEFT_AFTER);
+        assert!(left.exists(), "somebody may be writing it");
+        remove_left(&target, written + LEFT_AFTER * 2);
+        assert!(!left.exists() && !beside_it.exists());
+        assert!(strangers.iter().all(|path| path.exists()), "{strangers:?}");
+    }
+
+    #[test]
+    fn rf_18_attempts_have_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, random) = (folder.path().join("backup.db"), SystemRandom::default());
+        let [first, second] = [(); 2].map(|()| Partial::new(&target, &random).unwrap());
+        for partial in [&first, &second] {
+            assert!(partial.at.exists() && is_partial(partial.at.file_name().unwrap(), "backup.db".as_ref()));
+        }
+        let other = first.at.clone();
+        drop(second);
+        assert!(other.exists(), "only its own is removed");
+        drop(first);
+        assert!(!other.exists());
+    }
+
+    #[test]
+    fn rf_18_what_has_the_name_already_stays_with_links_and_without() {
+        for rename in [rename_new as fn(&Path, &Path) -> io::Result<()>, rename_unlinked] {
+            let folder = tempfile::tempdir().unwrap();
+            let [from, to] = ["new", "old"].map(|name| folder.path().join(name));
+            std::fs::write(&from, "new").unwrap();
+            std::fs::write(&to, "old").unwrap();
+            assert_eq!(rename(&from, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read_to_string(&to).unwrap(), "old");
+            std::fs::remove_file(&to).unwrap();
+            rename(&from, &to).unwrap();
+            assert_eq!(std::fs::read_to_string(&to).unwrap(), "new");
+            assert!(!from.exists());
+        }
+    }
 
     #[test]
     fn rf_18_what_is_copied_is_synced_bit_by_bit() {

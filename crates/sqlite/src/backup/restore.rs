@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, params};
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Error, ErrorKind, Random, Result, Timestamp, crash_point};
 
-use super::files::{Partial, failed, sync_folder};
+use super::files::{Partial, Taken, failed, sync_folder};
 use super::verify::{VerifyOptions, fact, verify};
 use super::{BACKUP_AT, INBOX_INSTANCE, OUTBOX_INSTANCE, prefixes};
 use crate::connection::{Opener, set_journal_mode};
@@ -133,14 +133,14 @@ pub fn restore(backup: impl AsRef<Path>, to: impl AsRef<Path>, options: &Restore
     found.check(&to, options.existing)?;
     crash_point!("restore.verified");
 
-    let partial = Partial::new(&to)?;
+    let partial = Partial::new(&to, &*options.random)?;
     std::fs::copy(backup, &partial.at).map_err(|error| failed("copy a backup to", &partial.at, error))?;
     crash_point!("restore.copied");
     let at = options.clock.now();
     let boxes = mark(&partial.at, &opener, backup, at, &*options.random)?;
     crash_point!("restore.marked");
     let set_aside = found.set_aside(&opener, at)?;
-    partial.finish(|| crash_point!("restore.synced"), || crash_point!("restore.named"))?;
+    partial.finish(found.taken(), || crash_point!("restore.synced"), || crash_point!("restore.named"))?;
     let (store, from) = (to.display().to_string(), backup.display().to_string());
     tracing::warn!(store, backup = from, "restored from a backup");
     let backup_at = boxes.iter().find_map(|(_, restore)| restore.backup_at);
@@ -186,14 +186,21 @@ impl Found {
             return Ok(());
         }
         if existing == Existing::Refuse {
-            let text =
-                format!("{} exists: ask for it to be set aside, or restore to another place", to.display());
-            return Err(Error::invalid(text));
+            return Err(exists(to));
         }
         if crate::database::is_open_here(to) || presence::is_anybody_here(to) {
             return Err(in_use(to));
         }
         Ok(())
+    }
+
+    /// What is done about a database that is there when the new one takes its place. One that came meanwhile was not
+    /// set aside.
+    fn taken(self) -> Taken {
+        match self {
+            Self::Nothing => Taken::Refuse(exists),
+            Self::Something => Taken::Replace,
+        }
     }
 
     /// Keeps what is there under another name. Until the new file takes its place, the old one stays in it.
@@ -226,6 +233,11 @@ impl Found {
         sync_folder(to).map_err(|error| failed("sync the folder of", to, error))?;
         Ok(Some(aside))
     }
+}
+
+fn exists(to: &Path) -> Error {
+    let to = to.display();
+    Error::invalid(format!("{to} exists: ask for it to be set aside, or restore to another place"))
 }
 
 fn in_use(to: &Path) -> Error {

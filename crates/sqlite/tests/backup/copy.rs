@@ -1,17 +1,21 @@
 //! Copying a database that is in use.
 
+use std::fs::File;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
-use twobox_core::ErrorKind;
-use twobox_sqlite::{BackupOptions, Sqlite, VerifyOptions, verify};
+use tokio::task::JoinHandle;
+use twobox_core::{ErrorKind, Result};
+use twobox_sqlite::{BackupMade, BackupOptions, BackupProgress, Sqlite, VerifyOptions, verify};
 use twobox_testkit::eventually;
 
-use crate::fixture::{Place, close, number, place};
+use crate::fixture::{Place, close, number, open, place};
 
 const CALLERS: usize = 64;
 const EVER: Duration = Duration::from_secs(60);
@@ -20,7 +24,7 @@ const EVER: Duration = Duration::from_secs(60);
 struct Load {
     stop: Arc<AtomicBool>,
     placed: Arc<AtomicI64>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Load {
@@ -58,6 +62,47 @@ impl Load {
 
 fn small_steps() -> BackupOptions {
     BackupOptions { step_pages: NonZeroU32::new(8).unwrap(), ..BackupOptions::default() }
+}
+
+/// A backup that stands still after its first step, until it is let go.
+struct Held {
+    copying: JoinHandle<Result<BackupMade>>,
+    hold: mpsc::Sender<()>,
+}
+
+impl Held {
+    async fn new(db: &Sqlite, to: &Path) -> Self {
+        let (reached, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let wait = move |_: BackupProgress| {
+            reached.send(()).unwrap_or(());
+            // Nothing is ever sent: it waits for as long as somebody could.
+            held.lock().unwrap().recv().unwrap_or(());
+        };
+        let options = BackupOptions { progress: Some(Arc::new(wait)), ..small_steps() };
+        let (db, to) = (db.clone(), to.to_owned());
+        let copying = tokio::spawn(async move { db.backup(to, &options).await });
+        begun.recv().await.unwrap();
+        Self { copying, hold }
+    }
+
+    async fn let_go(self) -> Result<BackupMade> {
+        drop(self.hold);
+        self.copying.await.unwrap()
+    }
+}
+
+/// The files in the making.
+fn partials(place: &Place) -> Vec<String> {
+    place.files().into_iter().filter(|name| name.contains("partial")).collect()
+}
+
+/// The orders in a backup, which must be whole.
+fn orders_in(backup: &Path) -> i64 {
+    let verified = verify(backup, VerifyOptions::Full).unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.findings);
+    number(backup, "SELECT count(*) FROM orders")
 }
 
 /// Fault 55: 64 callers write; the copy opens, and holds every order with its message, as of one point in time.
@@ -110,12 +155,79 @@ async fn rf_18_a_backup_never_replaces_a_file_and_never_shows_half_of_one() {
     assert_eq!(std::fs::read_to_string(&backup).unwrap(), "somebody's");
     let nowhere = place.file("missing").join("backup.db");
     assert_eq!(db.backup(nowhere, &BackupOptions::default()).await.unwrap_err().kind(), ErrorKind::Invalid);
-    // What an attempt that died has left is no obstacle.
-    std::fs::write(place.file("second.db.partial"), "half").unwrap();
+    // What an attempt that died has left is no obstacle, and is removed when it is old.
+    let left = place.file("second.db.00000000000000a1.partial");
+    std::fs::write(&left, "half").unwrap();
+    File::options().write(true).open(&left).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     db.backup(place.file("second.db"), &BackupOptions::default()).await.unwrap();
-    assert!(!place.files().iter().any(|name| name.contains("partial")), "{:?}", place.files());
+    assert_eq!(partials(&place), [""; 0]);
     let unsound = verify(place.file("second.db"), VerifyOptions::Quick).unwrap().findings;
     assert!(unsound.is_empty(), "{unsound:?}");
+}
+
+/// The second finds the first at work, and leaves alone what that one is making.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rf_18_a_second_backup_to_the_same_path_does_not_harm_the_first() {
+    let folder = Place::new();
+    let db = folder.open().await;
+    place(&db, 1).await.unwrap();
+    let path = folder.file("backup.db");
+    let first = Held::new(&db, &path).await;
+    let second = db.backup(&path, &BackupOptions::default()).await.unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::Busy, "{second}");
+    let made = first.let_go().await.unwrap();
+    assert_eq!(orders_in(&path), 1);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), made.bytes);
+    assert_eq!(partials(&folder), [""; 0]);
+}
+
+/// Two databases know as little of each other as two processes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rf_18_what_another_attempt_is_making_is_not_removed() {
+    let folder = Place::new();
+    let (db, other) = (folder.open().await, open(&folder.file("other.db")).await);
+    place(&db, 1).await.unwrap();
+    let path = folder.file("backup.db");
+    let slow = Held::new(&db, &path).await;
+    let making = partials(&folder);
+    assert_eq!(making.len(), 1, "{making:?}");
+    other.backup(&path, &BackupOptions::default()).await.unwrap();
+    assert_eq!(orders_in(&path), 0);
+    assert_eq!(partials(&folder), making, "somebody is writing it");
+    std::fs::rename(&path, folder.file("other.backup.db")).unwrap();
+    slow.let_go().await.unwrap();
+    assert_eq!(orders_in(&path), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rf_18_a_file_that_comes_while_a_backup_is_made_is_not_replaced() {
+    let folder = Place::new();
+    let (db, other) = (folder.open().await, open(&folder.file("other.db")).await);
+    place(&db, 1).await.unwrap();
+    let path = folder.file("backup.db");
+    let slow = Held::new(&db, &path).await;
+    other.backup(&path, &BackupOptions::default()).await.unwrap();
+    let refused = slow.let_go().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("backup.db exists") && text.contains("another name"), "{text}");
+    assert_eq!(orders_in(&path), 0, "it is the other's");
+    assert_eq!(partials(&folder), [""; 0]);
+}
+
+/// Somebody tidies up while it is copied. An empty file in the place of the copy would pass for a backup until it is
+/// needed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rf_18_a_copy_that_was_removed_is_no_backup() {
+    let folder = Place::new();
+    let db = folder.open().await;
+    place(&db, 1).await.unwrap();
+    let path = folder.file("backup.db");
+    let copying = Held::new(&db, &path).await;
+    partials(&folder).iter().for_each(|name| std::fs::remove_file(folder.file(name)).unwrap());
+    copying.let_go().await.unwrap_err();
+    assert!(!path.exists());
+    assert_eq!(partials(&folder), [""; 0]);
 }
 
 /// Whoever no longer waits for a backup has none, and nothing of it is left.

@@ -1,9 +1,11 @@
 //! Putting a backup in the place of a database.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
-use twobox_core::ErrorKind;
+use twobox_core::{Clock, ErrorKind, Timestamp};
 use twobox_sqlite::{BackupOptions, Existing, RestoreOptions, VerifyOptions, restore, verify};
 
 use crate::fixture::{Place, change, close, number, open, place, text};
@@ -14,6 +16,24 @@ const COUNT: &str = "SELECT count(*) FROM orders";
 
 fn set_aside() -> RestoreOptions {
     RestoreOptions { existing: Existing::SetAside, ..RestoreOptions::default() }
+}
+
+/// Does something when the time is asked for: once in a restore, when the backup is copied and nothing else is done yet.
+struct Meanwhile<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Clock for Meanwhile<F> {
+    fn now(&self) -> Timestamp {
+        (self.0)();
+        Timestamp::default()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn meanwhile(doing: impl Fn() + Send + Sync + 'static) -> RestoreOptions {
+    RestoreOptions { clock: Arc::new(Meanwhile(doing)), ..RestoreOptions::default() }
 }
 
 /// A database with one order, its backup, and a second order that only the database has.
@@ -98,6 +118,33 @@ async fn rf_18_a_database_in_use_is_not_replaced() {
     assert_eq!(number(&to, COUNT), 3, "it stayed as it was");
     assert!(!folder.files().iter().any(|name| name.contains("partial")), "{:?}", folder.files());
     restore(&backup, &to, &set_aside()).unwrap();
+}
+
+#[tokio::test]
+async fn rf_18_a_database_that_comes_while_a_backup_is_restored_is_not_replaced() {
+    let folder = backed_up().await;
+    let (backup, to) = (folder.file("backup.db"), folder.file("restored.db"));
+    let theirs = to.clone();
+    let options = meanwhile(move || std::fs::write(&theirs, "somebody's").unwrap());
+    let refused = restore(&backup, &to, &options).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(refused.to_string().contains("restored.db exists"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "somebody's");
+    assert!(!folder.files().iter().any(|name| name.contains("partial")), "{:?}", folder.files());
+}
+
+/// Somebody tidies up. An empty database would be restored, and nobody would be told.
+#[tokio::test]
+async fn rf_18_a_copy_that_was_removed_is_not_restored() {
+    let folder = Arc::new(backed_up().await);
+    let (backup, to) = (folder.file("backup.db"), folder.file("restored.db"));
+    let tidied = Arc::clone(&folder);
+    let options = meanwhile(move || {
+        let files = tidied.files().into_iter().filter(|name| name.contains("partial"));
+        files.for_each(|name| std::fs::remove_file(tidied.file(&name)).unwrap());
+    });
+    restore(&backup, &to, &options).unwrap_err();
+    assert!(!to.exists());
 }
 
 /// The database is damaged, which is why there is a backup. It is kept, with its log: beside the new one, the log would
