@@ -181,6 +181,12 @@ fn remove(path: &Path) -> io::Result<()> {
     })
 }
 
+/// Copies a file, and makes the copy durable.
+pub(super) fn copy_durably(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::copy(from, to)?;
+    sync(to)
+}
+
 fn sync(path: &Path) -> io::Result<()> {
     File::options().write(true).open(path)?.sync_all()
 }
@@ -270,6 +276,20 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&to).unwrap(), "new");
             assert!(!from.exists());
         }
+    }
+
+    /// Linux copies anything to its null device, and refuses to sync it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn rf_18_a_copy_that_cannot_be_synced_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, copy] = ["shop.db", "copy.db"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "a database").unwrap();
+        let null = Path::new("/dev/null");
+        std::fs::copy(&file, null).unwrap();
+        copy_durably(&file, null).unwrap_err();
+        copy_durably(&file, &copy).unwrap();
+        assert_eq!(std::fs::read_to_string(&copy).unwrap(), "a database");
     }
 
     #[test]

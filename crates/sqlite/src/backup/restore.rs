@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, params};
 use twobox_core::system::{SystemClock, SystemRandom};
 use twobox_core::{Clock, Error, ErrorKind, Random, Result, Timestamp, crash_point};
 
-use super::files::{Partial, Taken, failed, sync_folder};
+use super::files::{Partial, Taken, copy_durably, failed, sync_folder};
 use super::verify::{VerifyOptions, fact, verify};
 use super::{BACKUP_AT, INBOX_INSTANCE, OUTBOX_INSTANCE, prefixes};
 use crate::connection::{Opener, set_journal_mode};
@@ -215,8 +215,8 @@ impl Found {
         }
         close_well(opener)?;
         if to.exists() && std::fs::hard_link(to, &aside).is_err() {
-            // Not every file system has links.
-            std::fs::copy(to, &aside).map_err(|error| failed("set a database aside as", &aside, error))?;
+            // Not every file system has links. The copy is soon all that is left of it, also after a power cut.
+            copy_durably(to, &aside).map_err(|error| failed("set a database aside as", &aside, error))?;
         }
         crash_point!("restore.set-aside");
         // What belongs to a database that could not be closed well goes with it: beside the new one it would be taken
