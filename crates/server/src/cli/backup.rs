@@ -23,6 +23,7 @@ use super::output::{print, print_json};
 use super::progress;
 use super::text::{moment, now, thousands, visible};
 use crate::Result;
+use crate::api::Matched;
 use crate::exit::Exit;
 
 /// How far a resend counts before it asks.
@@ -161,8 +162,7 @@ struct Restored {
 #[serde(rename_all = "camelCase")]
 struct Resent {
     dry_run: bool,
-    /// Counted up to a bound.
-    matched: u64,
+    matched: Matched,
     resent: u64,
 }
 
@@ -319,20 +319,19 @@ impl Resend {
         let db = file.open().await?;
         let filter = self.filter()?;
         let resendable = db.resendable(&filter, COUNT_MAX).await.map_err(Failure::from)?;
-        let matched = resendable.messages;
+        let matched = counted(resendable.messages);
         for gone in resendable.trimmed {
             let (destination, until) = (visible(gone.destination.as_str()), gone.until.to_rfc3339());
             eprintln!(
                 "twobox: warning: what {destination} acknowledged until {until} is no longer in the log"
             );
         }
-        if matched == 0 || self.dry_run {
+        if matched.value == 0 || self.dry_run {
             self.tell(&Resent { dry_run: self.dry_run, matched, resent: 0 })?;
-            return Ok(super::found(matched > 0));
+            return Ok(super::found(matched.value > 0));
         }
-        let least = if matched >= COUNT_MAX as u64 { "at least " } else { "" };
-        self.confirm.ask(&format!("Send {least}{} messages again?", thousands(matched)))?;
-        let bar = progress::bar(matched, "messages");
+        self.confirm.ask(&format!("Send {} again?", messages(matched)))?;
+        let bar = progress::bar(matched.value, "messages");
         let (stop, shutdown) = Shutdown::new();
         let interrupted = tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
@@ -368,14 +367,24 @@ impl Resend {
         if self.json {
             return print_json(resent);
         }
-        if resent.matched == 0 {
+        if resent.matched.value == 0 {
             return Ok(());
         }
         if resent.dry_run {
-            return print(&format!("{} messages match", thousands(resent.matched)));
+            return print(&format!("{} match", messages(resent.matched)));
         }
         print(&format!("{} messages are sent again", thousands(resent.resent)))
     }
+}
+
+/// What was counted up to the bound.
+fn counted(count: u64) -> Matched {
+    Matched { value: count, at_least: count >= COUNT_MAX as u64 }
+}
+
+fn messages(matched: Matched) -> String {
+    let least = if matched.at_least { "at least " } else { "" };
+    format!("{least}{} messages", thousands(matched.value))
 }
 
 fn entry(action: &str, subject: &Path, detail: serde_json::Value) -> AuditEntry {
