@@ -206,7 +206,7 @@ async fn answer<A: Answering>(
     connection: &Connection,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    connection.enter(Phase::Busy);
+    connection.enter(Phase::Body);
     let response = service.answer(request, connection).await;
     connection.enter(Phase::Answering);
     Ok(response)

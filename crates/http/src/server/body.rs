@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::ServerLimits;
+use super::connections::Connection;
 use super::reply::{Refusal, Why};
 use super::room::Room;
 
@@ -19,22 +20,24 @@ pub(super) struct Read {
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body of at most `bytes_max` bytes.
+/// Reads a body of at most `bytes_max` bytes. When it is there, the connection is at work.
 pub(super) async fn read(
     body: Incoming,
     bytes_max: usize,
     limits: &ServerLimits,
     room: &Room,
-    proved: bool,
+    connection: &Connection,
 ) -> Result<Read, Refusal> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    let reading = collect(body, bytes_max, limits, room.for_bodies(proved));
-    match tokio::time::timeout(limits.body_timeout, reading).await {
-        Ok(read) => read,
-        Err(_) => Err(Why::TimedOut.because("the body did not end in time")),
-    }
+    let reading = collect(body, bytes_max, limits, room.for_bodies(connection.is_proved()));
+    let Ok(read) = tokio::time::timeout(limits.body_timeout, reading).await else {
+        return Err(Why::TimedOut.because("the body did not end in time"));
+    };
+    let read = read?;
+    connection.begin().await;
+    Ok(read)
 }
 
 async fn collect(

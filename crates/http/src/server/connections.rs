@@ -25,10 +25,14 @@ pub(super) enum Phase {
     Idle,
     /// Part of a request's head has arrived.
     Head,
-    /// A request is read or handled; that has time-outs of its own.
+    /// A request's body is read; that has time-outs of its own.
+    Body,
+    /// A request waits for its turn or is handled; that has time-outs of its own, too.
     Busy,
     /// An answer is being written.
     Answering,
+    /// It has made room for another, and is about to be cut.
+    Displaced,
 }
 
 /// All connections of a server.
@@ -70,8 +74,8 @@ impl Connections {
         Self { meters, ..Self::default() }
     }
 
-    /// A place for a newcomer. When there is no room, the connection that has been silent for longest makes room;
-    /// `None` if all are at work.
+    /// A place for a newcomer. When there is no room, the connection that matters least makes room; `None` if all are
+    /// at work.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, limits: &ServerLimits) -> Option<Place> {
         let (peer, mut open) = (network(peer), self.lock());
         if open.by_peer.get(&peer).copied().unwrap_or(0) >= limits.peer_connections_max {
@@ -99,7 +103,7 @@ impl Connections {
                 Phase::New | Phase::Head => limits.head_timeout,
                 Phase::Idle => limits.idle_timeout,
                 Phase::Answering => limits.answer_timeout,
-                Phase::Busy => Duration::MAX,
+                Phase::Body | Phase::Busy | Phase::Displaced => Duration::MAX,
             };
             if now.saturating_duration_since(since) > allowed {
                 self.meters.http.overdue.one();
@@ -146,24 +150,30 @@ impl Connections {
 }
 
 impl Open {
-    /// Cuts the connection that has been silent for longest, of one peer or of all, strangers first: otherwise whoever
-    /// opens many connections would displace those that work. It leaves the books at once, so that the newcomer has
-    /// its place.
+    /// Cuts the connection that matters least, of one peer or of all. It leaves the books at once, so that the newcomer
+    /// has its place.
     fn make_room(&mut self, peer: Option<IpAddr>) -> Option<()> {
-        let silent = self.by_id.iter().filter_map(|(id, connection)| {
-            let (phase, since) = connection.phase();
-            let is_silent = matches!(phase, Phase::New | Phase::Idle | Phase::Head);
-            (is_silent && peer.is_none_or(|peer| peer == connection.peer)).then_some((
-                connection.is_proved(),
-                since,
-                *id,
-            ))
-        });
-        let (_, _, id) = silent.min()?;
-        let connection = self.remove(id)?;
+        let connection = loop {
+            let id = self.least(peer)?;
+            // It may have begun to work since it was looked at. Then it stays, and another one goes.
+            if self.by_id.get(&id)?.displace() {
+                break self.remove(id)?;
+            }
+        };
         tracing::debug!(peer = connection.peer.to_string(), "connection cut: it makes room for another");
         connection.cut.notify_one();
         Some(())
+    }
+
+    /// The one that has been waited for longest, strangers first: otherwise whoever opens many connections would
+    /// displace those that work. `None` if all are at work.
+    fn least(&self, peer: Option<IpAddr>) -> Option<u64> {
+        let candidates = self.by_id.iter().filter_map(|(id, connection)| {
+            let (phase, since) = connection.phase();
+            let is_meant = peer.is_none_or(|peer| peer == connection.peer);
+            (is_meant && connection.makes_room(phase)).then_some((connection.is_proved(), since, *id))
+        });
+        candidates.min().map(|(_, _, id)| id)
     }
 
     fn remove(&mut self, id: u64) -> Option<Arc<Connection>> {
@@ -198,16 +208,49 @@ impl Connection {
     }
 
     pub(super) fn phase(&self) -> (Phase, Instant) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lock()
     }
 
+    /// What it does now. Nothing leads back from having made room for another.
     pub(super) fn enter(&self, phase: Phase) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = (phase, Instant::now());
+        let mut now = self.lock();
+        if now.0 != Phase::Displaced {
+            *now = (phase, Instant::now());
+        }
+    }
+
+    /// From now on it is at work, and makes room for nobody. If it has made room already this never completes: it is
+    /// about to be cut, and must not have an effect before.
+    pub(super) async fn begin(&self) {
+        self.enter(Phase::Busy);
+        if self.phase().0 == Phase::Displaced {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Makes room for another, if it is not at work.
+    fn displace(&self) -> bool {
+        let mut now = self.lock();
+        let makes_room = self.makes_room(now.0);
+        if makes_room {
+            *now = (Phase::Displaced, Instant::now());
+        }
+        makes_room
+    }
+
+    /// Whether it would make room for another in this phase. Anybody can write a good head, so a stranger's body counts
+    /// no more than silence: otherwise strangers could take all places with bodies that never end.
+    fn makes_room(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::New | Phase::Idle | Phase::Head => true,
+            Phase::Body => !self.is_proved(),
+            Phase::Busy | Phase::Answering | Phase::Displaced => false,
+        }
     }
 
     /// Something has arrived. What is new has had its time running since it connected.
     fn arrived(&self) {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = self.lock();
         match *phase {
             (Phase::New, since) => *phase = (Phase::Head, since),
             (Phase::Idle, _) => *phase = (Phase::Head, Instant::now()),
@@ -222,6 +265,10 @@ impl Connection {
 
     pub(super) fn is_proved(&self) -> bool {
         self.proved.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Phase, Instant)> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -301,5 +348,26 @@ mod tests {
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:127.0.0.1"), of("127.0.0.1"));
         assert_ne!(of("127.0.0.1"), of("127.0.0.2"));
+    }
+
+    #[tokio::test]
+    async fn s16_what_has_made_room_does_not_begin_to_work_and_what_works_makes_no_room() {
+        let connection = || {
+            let connection = Connection::new(IpAddr::V6(Ipv6Addr::LOCALHOST));
+            connection.enter(Phase::Body);
+            connection
+        };
+        let displaced = connection();
+        assert!(displaced.displace(), "a stranger's body counts no more than silence");
+        displaced.enter(Phase::Answering);
+        assert_eq!(displaced.phase().0, Phase::Displaced);
+        let begun = tokio::time::timeout(Duration::from_millis(1), displaced.begin()).await;
+        assert!(begun.is_err(), "what is about to be cut has no effect");
+        let at_work = connection();
+        at_work.begin().await;
+        assert!(!at_work.displace());
+        let proved = connection();
+        proved.prove();
+        assert!(!proved.displace());
     }
 }

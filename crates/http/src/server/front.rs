@@ -35,6 +35,8 @@ pub trait Web: Send + Sync + 'static {
     /// Looks at the head of a request, before any of its body is read: how many bytes the body may have. What it
     /// finds out it can leave in the head's extensions.
     ///
+    /// A request that may have a body makes room for no other from then on: let in only whom you know.
+    ///
     /// # Errors
     /// The answer, if the request is refused because of its head.
     fn admit(&self, head: &mut Parts) -> Result<usize, Box<Response<Bytes>>>;
@@ -130,7 +132,7 @@ impl<W: Web> Answering for Served<W> {
     async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let response = match self.web.admit(&mut head) {
-            Ok(bytes_max) => self.admitted(head, body, bytes_max, connection.is_proved()).await,
+            Ok(bytes_max) => self.admitted(head, body, bytes_max, connection).await,
             Err(response) => settled(*response, discard(body).await),
         };
         if response.status().is_success() {
@@ -141,8 +143,18 @@ impl<W: Web> Answering for Served<W> {
 }
 
 impl<W: Web> Served<W> {
-    async fn admitted(&self, head: Parts, body: Incoming, bytes_max: usize, proved: bool) -> Response<Bytes> {
-        let read = body::read(body, bytes_max, &self.limits, &self.room, proved).await;
+    async fn admitted(
+        &self,
+        head: Parts,
+        body: Incoming,
+        bytes_max: usize,
+        connection: &Connection,
+    ) -> Response<Bytes> {
+        // Whoever may send a body is known by the head, so this is nobody who only takes up a place.
+        if bytes_max > 0 {
+            connection.begin().await;
+        }
+        let read = body::read(body, bytes_max, &self.limits, &self.room, connection).await;
         let Read { bytes, room } = match read {
             Ok(read) => read,
             Err(refusal) => return settled(self.web.refuse((&refusal).into()), false),

@@ -11,8 +11,9 @@ use twobox_core::{Error, ErrorKind, Result};
 pub struct ServerLimits {
     /// Sizes and depths of envelopes and batches.
     pub wire: Limits,
-    /// Connections at a time. Default 512: half of the files a process may usually have open. When there are as many, a newcomer takes the place of the one that has
-    /// been silent for longest, those first that have never sent anything good; if all are at work, it is turned away.
+    /// Connections at a time. Default 512: half of the files a process may usually have open. When there are as many, a
+    /// newcomer takes the place of the one that has been silent for longest, those first that have never sent anything
+    /// good, of whom a body that is still to come counts as silence; if all are at work, it is turned away.
     pub connections_max: usize,
     /// Connections at a time from one address (IPv6: one /64 network). Default 128.
     pub peer_connections_max: usize,

@@ -61,7 +61,7 @@ impl Drop for Receiving {
 
 impl Service {
     pub(super) async fn handle(&self, request: Request<Incoming>, connection: &Connection) -> Reply {
-        match self.answer(request, connection.is_proved()).await {
+        match self.answer(request, connection).await {
             Ok(reply) => {
                 connection.prove();
                 self.server.meters.http.requests.one(HttpOutcome::Answered);
@@ -74,7 +74,7 @@ impl Service {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, proved: bool) -> Result<Reply, Refusal> {
+    async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Result<Reply, Refusal> {
         let route = route(&request)?;
         let (head, body) = request.into_parts();
         super::check_json(&head.headers).map_err(|why| Why::Unsupported.because(why))?;
@@ -83,7 +83,7 @@ impl Service {
             Route::One => limits.wire.envelope_bytes,
             Route::Batch => limits.wire.batch_bytes,
         };
-        let Read { bytes, room } = body::read(body, bytes_max, limits, &self.room, proved).await?;
+        let Read { bytes, room } = body::read(body, bytes_max, limits, &self.room, connection).await?;
         let held = self.room.turn(room).await?;
         match route {
             Route::One => self.one(&head.headers, &bytes, held).await,

@@ -153,6 +153,18 @@ async fn s16_beyond_the_requests_at_a_time_a_front_is_busy_and_then_works_again(
 }
 
 #[tokio::test]
+async fn s16_whoever_is_let_in_with_a_body_makes_no_room_for_a_newcomer() {
+    let served = Served::new(ServerLimits { connections_max: 1, ..ServerLimits::default() }).await;
+    let mut raw = Raw::connect(served.address).await;
+    // The server asks for the body when it begins to read it.
+    let asked = head("POST /", &["content-length: 5", "expect: 100-continue"]);
+    assert_eq!(raw.ask(&asked).await.status, 100);
+    assert_eq!(Raw::connect(served.address).await.closed().await, b"", "a newcomer is turned away");
+    assert_eq!(&*raw.ask(b"hello").await.body, b"hello");
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn s20_what_was_begun_ends_even_if_its_sender_hangs_up() {
     let served = Served::new(ServerLimits { requests_max: 1, ..ServerLimits::default() }).await;
     let mut raw = Raw::connect(served.address).await;

@@ -430,16 +430,16 @@ impl Receive for Gated {
 }
 
 /// A server whose receiver is gated.
-struct Gate {
-    billing: Billing,
+pub(crate) struct Gate {
+    pub(crate) billing: Billing,
     entered: mpsc::UnboundedReceiver<()>,
-    gate: watch::Sender<bool>,
+    pub(crate) gate: watch::Sender<bool>,
     /// Whoever has built a service keeps what it was built of.
     _server: HttpServer,
 }
 
 impl Gate {
-    async fn new(limits: ServerLimits) -> Self {
+    pub(crate) async fn new(limits: ServerLimits) -> Self {
         let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
         let (entering, entered) = mpsc::unbounded_channel();
         let (gate, gated) = watch::channel(false);
@@ -449,7 +449,7 @@ impl Gate {
     }
 
     /// A request that the receiver has and does not answer yet.
-    async fn in_flight(&mut self) -> Raw {
+    pub(crate) async fn in_flight(&mut self) -> Raw {
         let mut raw = Raw::connect(self.billing.address).await;
         raw.send(&post(BATCH, &batch("in-flight"))).await;
         timeout(EVER, self.entered.recv()).await.expect("the request arrives").unwrap();

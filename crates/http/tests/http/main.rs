@@ -10,6 +10,7 @@ mod foreign;
 mod front;
 mod hostile;
 mod keys;
+mod places;
 mod plain;
 mod post;
 mod raw;
