@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use twobox_core::AtOnce;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::Meters;
@@ -21,6 +22,7 @@ use twobox_core::one_line;
 
 use super::ServerLimits;
 use super::connections::{Connection, Connections, Phase, Place, Watched};
+use super::flood::Flood;
 use super::reply::Body;
 use super::socket::Socket;
 
@@ -69,6 +71,7 @@ pub(super) async fn serve<A: Answering>(
         service,
     });
     let connections = &connections.0;
+    let door = Door { meters, lines: Flood::default(), opened: Instant::now() };
     let (stop, stopping) = watch::channel(false);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -80,7 +83,7 @@ pub(super) async fn serve<A: Answering>(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => match connections.enter(peer.ip(), &site.limits) {
                     Some(place) => start(&site, stream, place, stopping.clone()),
-                    None => turned_away(&meters, peer),
+                    None => door.turn_away(peer),
                 },
                 Err(error) => {
                     tracing::warn!(error = one_line(&error), "cannot accept connections");
@@ -100,9 +103,22 @@ pub(super) async fn serve<A: Answering>(
     }
 }
 
-fn turned_away(meters: &Meters, peer: SocketAddr) {
-    meters.http.turned_away.one();
-    tracing::warn!(peer = peer.to_string(), "connection turned away: all others are at work");
+/// Where those are turned away for whom there is no place.
+struct Door {
+    meters: Arc<Meters>,
+    /// Lines about them.
+    lines: Flood,
+    opened: Instant,
+}
+
+impl Door {
+    fn turn_away(&self, peer: SocketAddr) {
+        self.meters.http.turned_away.one();
+        if let Some(left_out) = self.lines.room(self.opened.elapsed()) {
+            let peer = peer.to_string();
+            tracing::warn!(peer, left_out, "connection turned away: all others are at work");
+        }
+    }
 }
 
 /// Serves one stream, whoever accepted it, until either side ends it.
