@@ -12,7 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use twobox_core::AtOnce;
@@ -30,6 +30,8 @@ use super::socket::Socket;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// After a failed accept (most likely there are too many files open) this long passes before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Between two attempts to listen at an address that is taken: short beside a restart, and long beside an attempt.
+const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// What answers the requests that arrive on connections.
 pub(super) trait Answering: Send + Sync + 'static {
@@ -55,14 +57,7 @@ pub(super) async fn serve<A: Answering>(
     service: Arc<A>,
     mut shutdown: BoxFuture<'static, ()>,
 ) {
-    let listener = match socket.take_listener().await {
-        Ok(listener) => listener,
-        Err(error) => {
-            let address = socket.address.to_string();
-            tracing::error!(error = one_line(&error), address, "cannot listen again");
-            return;
-        }
-    };
+    let Some(listener) = listen(&socket, &mut shutdown).await else { return };
     let connections = CutOnDrop(Arc::new(Connections::new(Arc::clone(&meters))));
     let site = Arc::new(Site {
         #[cfg(feature = "tls")]
@@ -100,6 +95,34 @@ pub(super) async fn serve<A: Answering>(
     if finished.is_err() {
         connections.cut_all();
         connections.emptied().await;
+    }
+}
+
+/// What to listen on, or `None` if `shutdown` completes before there is anything. Whoever served the socket before may
+/// take a moment to let go of its address, so one that is taken is waited for.
+async fn listen(socket: &Socket, shutdown: &mut BoxFuture<'static, ()>) -> Option<TcpListener> {
+    let mut has_failed = false;
+    loop {
+        let address = || socket.address.to_string();
+        match socket.take_listener().await {
+            Ok(listener) => {
+                if has_failed {
+                    tracing::info!(address = address(), "listening again");
+                }
+                return Some(listener);
+            }
+            // Once is enough: it is the same until it ends.
+            Err(error) if !has_failed => {
+                tracing::error!(error = one_line(&error), address = address(), "cannot listen again");
+                has_failed = true;
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            biased;
+            () = &mut *shutdown => return None,
+            () = tokio::time::sleep(LISTEN_PAUSE) => {}
+        }
     }
 }
 

@@ -35,11 +35,15 @@ impl Socket {
     }
 
     /// The socket to listen on: the one that was bound, or, if that was served already, another on the same address.
-    pub(super) async fn take_listener(&self) -> std::io::Result<TcpListener> {
+    pub(super) async fn take_listener(&self) -> Result<TcpListener> {
         let bound = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match bound {
-            Some(listener) => Ok(listener),
-            None => TcpListener::bind(self.address).await,
+        if let Some(listener) = bound {
+            return Ok(listener);
         }
+        TcpListener::bind(self.address).await.map_err(|error| {
+            let text =
+                "cannot bind the address: end whatever else listens there; it is tried again until then";
+            Error::new(ErrorKind::Unavailable, text).with_source(error)
+        })
     }
 }

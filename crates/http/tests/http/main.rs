@@ -1,6 +1,7 @@
 //! The transport and the server, over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod again;
 mod answers;
 mod delivery;
 mod destinations;
