@@ -10,8 +10,9 @@ use tempfile::TempDir;
 use twobox::ports::{DeadLetterStore, InboxStore, LaneStore};
 use twobox::replay::{Bulk, OutboxLetters, Progress};
 use twobox::{
-    Answer, DeadLetterFilter, ErrorKind, HandlerResult, NewMessage, OnceKey, OrRefuse, Reason, Refusal,
-    RelayOptions, Replay, Response, Shutdown, Signal, Sqlite, SweepPlan, SystemTimer, Twobox,
+    Answer, ClientLimits, DeadLetterFilter, ErrorKind, HandlerResult, Http, NewMessage, OnceKey, OrRefuse,
+    Reason, Refusal, RelayOptions, Replay, Response, Shutdown, Signal, Sqlite, SweepPlan, SystemTimer,
+    Twobox,
 };
 use twobox_testkit::{ScriptedTransport, eventually};
 
@@ -344,6 +345,10 @@ async fn s10_a_service_that_contradicts_itself_is_not_built() {
     assert_eq!(kind(shop().relay(options)), ErrorKind::Misconfigured);
     let spin = RelayOptions { batch_messages_max: 0, ..RelayOptions::default() };
     assert_eq!(kind(shop().relay(spin)), ErrorKind::Misconfigured);
+    let hasty = ClientLimits { connect_timeout: Duration::ZERO, ..ClientLimits::default() };
+    let http = Http::unsigned("http://127.0.0.1:1").unwrap().limits(hasty);
+    assert_eq!(kind(shop().destination("billing", http.clone())), ErrorKind::Misconfigured);
+    assert_eq!(kind(shop().default_transport(http)), ErrorKind::Misconfigured);
 }
 
 #[tokio::test]

@@ -40,6 +40,14 @@ pub trait Transport: Send + Sync + 'static {
         let _ = link;
         None
     }
+
+    /// Checks what is configured, before anything runs (S10).
+    ///
+    /// # Errors
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured), naming what is wrong and the remedy.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 const _: fn(&dyn Transport) = |_| {}; // fails to build if someone breaks that

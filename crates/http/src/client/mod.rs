@@ -2,11 +2,11 @@
 
 mod connect;
 mod exchange;
+mod limits;
 mod plain;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -18,40 +18,12 @@ use twobox_core::signing::Keyring;
 use twobox_core::system::SystemClock;
 use twobox_core::{Clock, Destination, Error, ErrorKind, Live, Message, Result};
 
+pub use self::limits::ClientLimits;
 pub use self::plain::{Call, HttpClient, Reply};
 
 use self::connect::Connector;
 use crate::RECEIVE_BATCH;
 use crate::url::BaseUrl;
-
-/// How long the steps of a request may take, and how much of an answer is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientLimits {
-    /// Finding the address, connecting, and agreeing on TLS. Default 3 s: a host that answers at all does so in a
-    /// fraction of it.
-    pub connect_timeout: Duration,
-    /// From the request to the head of the answer. Default 10 s: the relay's own request time-out.
-    pub answer_timeout: Duration,
-    /// From the head of the answer to its end. Default 5 s.
-    pub body_timeout: Duration,
-    /// How long an unused connection is kept. Default 30 s: half of what servers of ours do, so that a request never
-    /// meets a connection that is being closed.
-    pub idle_timeout: Duration,
-    /// Unused connections that are kept per host. Default 8: more than a relay's requests in flight.
-    pub idle_max: usize,
-}
-
-impl Default for ClientLimits {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(3),
-            answer_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(30),
-            idle_max: 8,
-        }
-    }
-}
 
 /// Carries messages to a receiver by HTTP. Cheap to clone.
 ///
@@ -97,7 +69,7 @@ impl Http {
         Ok(Self { url, keyring, limits, clock, connector, client, inboxes: Inboxes::default() })
     }
 
-    /// Other limits than the default ones.
+    /// Other limits than the default ones. They are checked when a service is built with this transport.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> Self {
         self.connector.timeout = limits.connect_timeout;
@@ -165,6 +137,10 @@ impl Transport for Http {
 
     fn inbox(&self, link: &Link) -> Option<Arc<str>> {
         self.inboxes.of(link)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.limits.check()
     }
 }
 

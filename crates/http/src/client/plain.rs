@@ -59,7 +59,8 @@ impl Reply {
 
 impl HttpClient {
     /// A client that keeps up to `body_bytes_max` bytes of an answer. With the feature `tls` it also speaks
-    /// `https://`, and believes the authorities this machine trusts.
+    /// `https://`, and believes the authorities this machine trusts. Limits that come from elsewhere are to be checked
+    /// before: [`ClientLimits::check`].
     #[must_use]
     pub fn new(limits: ClientLimits, body_bytes_max: usize) -> Self {
         let connector = Connector::new(true, limits.connect_timeout);

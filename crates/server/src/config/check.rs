@@ -60,10 +60,10 @@ impl Check<'_> {
     /// What the parts themselves say about their options, with the settings that they speak of.
     fn parts(&mut self) {
         let config = &self.loaded.config;
-        let relay = config.relay_options().check();
+        let relay = config.relay_options().check().and_then(|()| config.client_limits().check());
         self.part(&["outbox", "inbox"], relay);
         let worker = config.worker_options().check().and_then(|()| config.handler_retry().check());
-        self.part(&["handler"], worker);
+        self.part(&["handler"], worker.and_then(|()| config.handler_limits().check()));
         if self.loaded.config.inbox.sweep_interval.is_zero() {
             self.blame("inbox.sweep_interval", "is zero: write at least \"1 s\"");
         }
@@ -266,6 +266,12 @@ fn speaks_of(text: &str, name: Option<&str>) -> bool {
             !before.ends_with(is_word) && !after.starts_with(is_word)
         })
     };
-    // The policy counts attempts where operators count retries.
-    speaks(name) || speaks(&name.replace('_', " ")) || (name == "retries_max" && speaks("attempts_max"))
+    let other_name = match name {
+        // The policy counts attempts where operators count retries.
+        "retries_max" => "attempts_max",
+        // Whoever makes a request waits for an answer to it.
+        "request_timeout" | "timeout" => "answer_timeout",
+        _ => name,
+    };
+    speaks(name) || speaks(&name.replace('_', " ")) || speaks(other_name)
 }

@@ -285,8 +285,10 @@ impl Builder {
         }
         let inbox = Inbox::new(self.db.clone(), source.clone(), queue.clone(), self.payload_bytes_max);
         self.listeners.iter().try_for_each(|listener| listener.check())?;
+        self.default_transport.iter().try_for_each(|transport| transport.check())?;
         let mut destinations = Vec::with_capacity(self.destinations.len());
         for (destination, transport) in self.destinations {
+            transport.check()?;
             destinations.push((Destination::new(destination)?, transport));
         }
         let service = Twobox {
