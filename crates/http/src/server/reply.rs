@@ -149,7 +149,8 @@ impl Reply {
             Answer::Retry { after, .. } => *after,
             _ => None,
         }
-        .map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0));
+        // Rounded up: a sender that comes back too early only has to come again.
+        .map(|after| after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)));
         reply
     }
 

@@ -336,6 +336,16 @@ async fn rf_08_every_answer_comes_back_to_the_sender_as_it_was_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rf_08_a_delay_without_end_is_told_as_the_longest_that_can_be_written() {
+    let billing = stubbed(|_| Ok(vec![Answer::InProgress { after: Duration::MAX }])).await;
+    let sealed = seal(&message("m"), SystemClock::default().now(), &key("shop-1", 1));
+    let reply = Poster::new(billing.address).one(sealed).await;
+    let longest = u64::MAX.to_string();
+    assert_eq!((reply.status, reply.header("retry-after")), (409, Some(&*longest)));
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rf_08_l3_a_store_in_trouble_is_503_and_no_message_is_to_blame() {
     let broken = |_: &[Arc<Message>]| Err(Error::new(ErrorKind::Unavailable, "canary: disk full"));
     let miscounting = |messages: &[Arc<Message>]| Ok(vec![Answer::Done(None); messages.len() + 1]);
