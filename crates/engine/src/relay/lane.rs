@@ -40,6 +40,8 @@ pub(super) struct Lane<P> {
     batch_limit: usize,
     /// A batch of waiting rows broke the receiver: the next one has at most this many, and is suspect (L3).
     suspect_limit: Option<usize>,
+    /// The last probe was kept for such a batch: the next one is the log's.
+    log_first: bool,
     next_batch: u64,
     pub(super) showing: Showing<P>,
     pub(super) settling: bool,
@@ -100,6 +102,7 @@ impl<P: Clone + Ord> Lane<P> {
             breaker: Breaker::CLOSED,
             batch_limit: options.batch_messages_max,
             suspect_limit: None,
+            log_first: false,
             next_batch: 0,
             showing: Showing::new(),
             settling: false,
@@ -328,9 +331,22 @@ impl<P: Clone + Ord> Lane<P> {
         self.look_at = Some(self.look_at.map_or(at, |look_at| look_at.min(at)));
     }
 
+    /// Whether the log waits for a look at waiting rows: one of them is suspect, and can be charged only if it is what
+    /// is sent first after the probe. A lane with traffic always has something else to send (L3).
+    ///
+    /// A look that is due is under way before anything is sent, and if it finds nothing the log goes on. No two probes
+    /// in a row are kept: a receiver that is broken again and again has to get to the log in between.
+    fn keeps_probe(&self) -> bool {
+        // Rows that need no request were found before the probe was answered: a look follows when they are settled.
+        let look_follows = |batch: &Batch<P>| batch.state == State::Answered;
+        let looks = self.waiting.as_ref().map_or(self.looking, look_follows);
+        // A batch of several is not charged, so it need not be the first.
+        looks && self.suspect_limit == Some(1) && !self.log_first && self.breaker.is_probed()
+    }
+
     /// The next batch to send, if one may be sent now. Suspects travel alone and in order (L3).
     pub(super) fn next_ready(&mut self, options: &RelayOptions) -> Option<&mut Batch<P>> {
-        if !self.flows() {
+        if !self.flows() || self.keeps_probe() {
             return None;
         }
         let suspects = self.batches().any(|batch| batch.suspect);
@@ -375,7 +391,7 @@ impl<P: Clone + Ord> Lane<P> {
     pub(super) fn may_form(&self, options: &RelayOptions) -> bool {
         let suspects = self.batches().any(|batch| batch.suspect);
         let ready = self.log.iter().any(|batch| batch.state == State::Ready);
-        if self.flows() && self.in_flight() >= options.in_flight_max {
+        if self.flows() && (self.in_flight() >= options.in_flight_max || self.keeps_probe()) {
             return false;
         }
         // Unsettled batches are bounded as well: one that waits for an outage must not collect a tail.
@@ -401,8 +417,9 @@ impl<P: Clone + Ord> Lane<P> {
         let unreached = batch.answered(answers);
         let reached = sent - batch.messages().len();
         let origin = batch.origin;
-        if origin == Origin::Waiting {
-            self.suspect_limit = None;
+        match origin {
+            Origin::Waiting => self.suspect_limit = None,
+            Origin::Log => self.log_first = false,
         }
         self.breaker.heard();
         self.hold_behind();
@@ -433,6 +450,9 @@ impl<P: Clone + Ord> Lane<P> {
     ) -> Verdict {
         let text = one_line(error);
         let next = self.batch_id();
+        if let Some(batch) = self.batch(id).filter(|batch| batch.chargeable) {
+            self.log_first = batch.origin == Origin::Waiting;
+        }
         if let Some(batch) = self.batch(id) {
             batch.state = State::Ready;
             if (error.is_ambiguous() && batch.chargeable) || mutant!(WholeBatchCharged) {

@@ -100,25 +100,28 @@ async fn l3_a_nights_outage_charges_nobody_and_kills_nothing() {
     relay.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn l3_a_message_that_kills_its_receiver_is_found_and_dies_alone() {
-    let world = World::new().await;
-    world.enqueue_many("m", 300).await;
-    // The receiver dies whenever it meets the killer, and is back a second later.
-    let down_until = Arc::new(std::sync::Mutex::new(Duration::ZERO));
+/// A receiver that dies whenever it meets a killer, and is back a second later.
+fn mortal(world: &World, killer: &'static str) -> ScriptedTransport {
+    let down_until = std::sync::Mutex::new(Duration::ZERO);
     let clock = Arc::clone(&world.clock);
-    let transport = ScriptedTransport::new(move |_, batch| {
+    ScriptedTransport::new(move |_, batch| {
         let mut down_until = down_until.lock().unwrap();
         if clock.monotonic() < *down_until {
             return Err(DeliveryError::unreachable("connection refused"));
         }
-        if batch.iter().any(|message| message.id.as_str() == "m123") {
+        if batch.iter().any(|message| message.id.as_str().starts_with(killer)) {
             *down_until = clock.monotonic() + Duration::from_secs(1);
             return Err(DeliveryError::ambiguous("connection reset"));
         }
         Ok(vec![ok(); batch.len()])
-    });
-    let relay = world.relay(&[("billing", Arc::new(transport))], options(3));
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn l3_a_message_that_kills_its_receiver_is_found_and_dies_alone() {
+    let world = World::new().await;
+    world.enqueue_many("m", 300).await;
+    let relay = world.relay(&[("billing", Arc::new(mortal(&world, "m123")))], options(3));
     world.until("m123", "Failed").await;
     world.until_sent(299).await;
     assert_eq!(world.status("m123").await, Some(("Failed".into(), 3)));
@@ -127,6 +130,51 @@ async fn l3_a_message_that_kills_its_receiver_is_found_and_dies_alone() {
     }
     let letter = world.db.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().remove(0);
     assert!(letter.error.unwrap().starts_with("outcome unknown"), "it may have happened");
+    relay.stop().await;
+}
+
+/// There is always something in the log that could be sent first when the receiver answers a probe.
+#[tokio::test(start_paused = true)]
+async fn l3_l9_a_message_that_kills_its_receiver_dies_although_others_keep_coming() {
+    let world = World::new().await;
+    world.enqueue(vec![world.message("killer", "billing")]).await;
+    let relay = world.relay(&[("billing", Arc::new(mortal(&world, "killer")))], options(3));
+    let mut others = Vec::new();
+    while others.len() < 1_000 && !world.is("killer", "Failed").await {
+        others.extend(world.enqueue_many(&format!("m{}-", others.len()), 1).await);
+        world.pass(Duration::from_millis(100)).await;
+    }
+    assert_eq!(world.status("killer").await, Some(("Failed".into(), 3)), "after {} others", others.len());
+    world.until_sent(others.len() as u64).await;
+    for id in &others {
+        assert_eq!(world.status(id).await, Some(("Sent".into(), 0)), "{id} is innocent");
+    }
+    let history = world.db.message_status(&"killer".parse().unwrap()).await.unwrap().unwrap().history;
+    let attempts: Vec<u32> = history.iter().map(|attempt| attempt.attempt).collect();
+    assert_eq!(attempts, [1, 2, 3]);
+    relay.stop().await;
+}
+
+/// Their retries break the receiver again and again, for as long as they have attempts.
+#[tokio::test(start_paused = true)]
+async fn l3_messages_that_kill_their_receiver_leave_time_for_others() {
+    let world = World::new().await;
+    let killers = world.enqueue_many("killer", 8).await;
+    let relay = world.relay(&[("billing", Arc::new(mortal(&world, "killer")))], options(3));
+    for id in &killers {
+        let charged = async || world.status(id).await.filter(|(_, attempts)| *attempts > 0);
+        eventually("all are retried", EVER, charged).await;
+    }
+    let (mut count, mut behind) = (0, 0);
+    while count < 3_000 && world.lane("billing").await.failed < 8 {
+        world.enqueue_many(&format!("m{count}-"), 1).await;
+        count += 1;
+        world.pass(Duration::from_millis(100)).await;
+        behind = behind.max(count - world.lane("billing").await.sent);
+    }
+    assert_eq!(world.lane("billing").await.failed, 8, "after {count} others");
+    assert!(behind < 100, "others waited for up to {behind} tenths of a second");
+    world.until_sent(count).await;
     relay.stop().await;
 }
 
