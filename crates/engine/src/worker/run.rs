@@ -22,6 +22,9 @@ const REAP_MAX: usize = 1_000;
 /// Calls that handle messages at a time: one that commits, and one for the next commit.
 const HANDLING_MAX: usize = 2;
 
+/// After a failed claim, this long passes before the next one.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+
 /// What has ended.
 enum Event<S: QueueStore> {
     Claimed(Result<Vec<Claimed>>),
@@ -59,6 +62,8 @@ pub(super) struct Run<S: QueueStore> {
     claim_at: Duration,
     renew_at: Duration,
     reap_at: Duration,
+    /// A claim failed: there is none before this, whatever is said to be there meanwhile.
+    store_pause: Duration,
     pause: Duration,
 }
 
@@ -81,6 +86,7 @@ impl<S: QueueStore> Run<S> {
             claim_at: now,
             renew_at,
             reap_at: now,
+            store_pause: now,
             pause,
         }
     }
@@ -119,9 +125,14 @@ impl<S: QueueStore> Run<S> {
             next = next.min(self.renew_at);
         }
         if !self.claiming && self.room() > 0 {
-            next = next.min(self.claim_at);
+            next = next.min(self.claim_due());
         }
         next
+    }
+
+    /// When to claim, if that is worthwhile.
+    fn claim_due(&self) -> Duration {
+        self.claim_at.max(self.store_pause)
     }
 
     fn room(&self) -> usize {
@@ -153,7 +164,7 @@ impl<S: QueueStore> Run<S> {
         let room = self.room();
         // A fresh batch rather than a trickle: what is in hand is handled first.
         let worthwhile = room == self.worker.options.batch || self.in_hand.len() == 0;
-        if self.claiming || !self.hungry || !worthwhile || now < self.claim_at {
+        if self.claiming || !self.hungry || !worthwhile || now < self.claim_due() {
             return;
         }
         let Ok(claim) = Claim::new(self.worker.owner, self.worker.options.lease, room) else { return };
@@ -300,6 +311,10 @@ impl<S: QueueStore> Run<S> {
     }
 
     fn claimed(&mut self, claimed: Result<Vec<Claimed>>, now: Duration) {
+        if claimed.is_err() {
+            // What waits is still there to be seen, and would be claimed again at once.
+            self.store_pause = now.saturating_add(STORE_PAUSE);
+        }
         let claimed = logged(claimed, "claim messages");
         let found = claimed.as_ref().is_some_and(|claimed| !claimed.is_empty());
         let claimed = claimed.unwrap_or_default();

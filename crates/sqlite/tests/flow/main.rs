@@ -13,5 +13,6 @@ mod pause;
 mod receiver;
 mod simulation;
 mod sweeper;
+mod worker_pace;
 mod workers;
 mod world;

@@ -22,13 +22,13 @@ use twobox_testkit::eventually;
 
 use crate::world::{EVER, Running, World};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-fn consumer() -> Consumer {
+pub(crate) fn consumer() -> Consumer {
     Consumer::new("billing").unwrap()
 }
 
-fn topic(name: &str) -> Endpoint {
+pub(crate) fn topic(name: &str) -> Endpoint {
     Endpoint::new(name).unwrap()
 }
 
@@ -36,17 +36,17 @@ fn key(id: &str) -> MessageKey {
     MessageKey::new("shop", id).unwrap()
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = World::new().await;
     world.query("CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)", |_| Ok(())).await;
     world
 }
 
-fn new(world: &World, id: &str) -> NewMessage {
+pub(crate) fn new(world: &World, id: &str) -> NewMessage {
     world.message(id, "billing")
 }
 
-async fn put(world: &World, new: &NewMessage) {
+pub(crate) async fn put(world: &World, new: &NewMessage) {
     let work = Work { message: world.stamped(new), hash: None };
     world.db.enqueue_work(&Queue::new(consumer()), &work).await.unwrap();
 }
@@ -59,20 +59,20 @@ async fn record(world: &World, id: &str) -> Option<WorkRecord> {
     world.db.work(&consumer(), &key(id)).await.unwrap()
 }
 
-async fn until(world: &World, id: &str, status: InboxStatus) {
+pub(crate) async fn until(world: &World, id: &str, status: InboxStatus) {
     let what = format!("{id} becomes {status:?}");
     eventually(&what, EVER, async || record(world, id).await.filter(|record| record.status == status)).await;
 }
 
 /// Writes the message's id.
-fn effect() -> SqliteHandler {
+pub(crate) fn effect() -> SqliteHandler {
     SqliteHandler::new(|tx, message| {
         tx.execute("INSERT INTO effects (id) VALUES (?1)", [message.id.as_str()])?;
         Ok(Response::empty())
     })
 }
 
-type Topics = Vec<(&'static str, Handling<SqliteHandler>)>;
+pub(crate) type Topics = Vec<(&'static str, Handling<SqliteHandler>)>;
 
 fn worker(world: &World, topics: Topics, options: WorkerOptions) -> Running {
     worker_of(world, Queue::new(consumer()), topics, options)
