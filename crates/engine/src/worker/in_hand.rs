@@ -35,6 +35,11 @@ impl InHand {
         self.waiting.extend(claimed);
     }
 
+    /// Whether there is a message that only waits for somebody to handle it.
+    pub(super) fn can_begin(&self) -> bool {
+        self.waiting.iter().any(|claimed| !self.busy.contains_key(&claimed.lease.place))
+    }
+
     /// The next message that `wanted` takes and nobody is handling, with what tells its handler that its lease is lost.
     pub(super) fn next(
         &mut self,

@@ -124,7 +124,7 @@ impl<S: QueueStore> Run<S> {
         if self.in_hand.len() > 0 {
             next = next.min(self.renew_at);
         }
-        if !self.claiming && self.room() > 0 {
+        if !self.claiming && self.worthwhile() {
             next = next.min(self.claim_due());
         }
         next
@@ -160,14 +160,19 @@ impl<S: QueueStore> Run<S> {
         self.call(|worker| Box::pin(async move { Event::Woken(worker.store.work_changed(seen).await) }));
     }
 
-    fn claim(&mut self, now: Duration) {
+    /// Whether there is room for something. A fresh batch rather than a trickle: what is in hand begins first, but what
+    /// has begun may take long, and nobody waits for it.
+    fn worthwhile(&self) -> bool {
         let room = self.room();
-        // A fresh batch rather than a trickle: what is in hand is handled first.
-        let worthwhile = room == self.worker.options.batch || self.in_hand.len() == 0;
-        if self.claiming || !self.hungry || !worthwhile || now < self.claim_due() {
+        room == self.worker.options.batch || (room > 0 && !self.in_hand.can_begin())
+    }
+
+    fn claim(&mut self, now: Duration) {
+        if self.claiming || !self.hungry || !self.worthwhile() || now < self.claim_due() {
             return;
         }
-        let Ok(claim) = Claim::new(self.worker.owner, self.worker.options.lease, room) else { return };
+        let (owner, lease) = (self.worker.owner, self.worker.options.lease);
+        let Ok(claim) = Claim::new(owner, lease, self.room()) else { return };
         self.claiming = true;
         self.hungry = false;
         self.call(|worker| {

@@ -4,11 +4,10 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use twobox_core::clock::BoxFuture;
 use twobox_core::ports::*;
 use twobox_core::{
     Clock, Destination, Error, ErrorKind, Message, NewMessage, OrderingKey, Random, Response, Result, Source,
@@ -19,7 +18,7 @@ use twobox_engine::{Relay, Shutdown, Timer};
 use twobox_sqlite::Sqlite;
 use twobox_testkit::{ScriptedTransport, SeededRandom, VirtualClock, eventually};
 
-use crate::world::{Running, World};
+use crate::world::{Counting, Running, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -189,26 +188,6 @@ async fn l5_a_look_that_overtakes_a_slow_settlement_is_repeated() {
     relay.stop().await;
 }
 
-/// Counts how often somebody looks at the clock, as every turn of a loop does.
-#[derive(Debug)]
-struct Counting(Arc<VirtualClock>, Arc<AtomicUsize>);
-
-impl Clock for Counting {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-    fn monotonic(&self) -> Duration {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.monotonic()
-    }
-}
-
-impl Timer for Counting {
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.0.sleep(duration)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn s13_a_held_lane_with_retries_does_not_spin() {
     let world = World::new().await;
@@ -217,14 +196,14 @@ async fn s13_a_held_lane_with_retries_does_not_spin() {
         0 => Ok(vec![retry(); batch.len()]),
         _ => Err(DeliveryError::unreachable("refused")),
     });
-    let looks = Arc::new(AtomicUsize::new(0));
+    let timer = Counting::new(&world);
     let mut store = Stumbling::new(&world, |_| NONE);
-    store.timer = Arc::new(Counting(Arc::clone(&world.clock), Arc::clone(&looks)));
+    store.timer = Arc::clone(&timer) as _;
     let relay = run(&world, store, &[("billing", &transport)], RelayOptions::default());
     world.pass(10 * SECOND).await;
-    let before = looks.load(Ordering::SeqCst);
+    let before = timer.looks();
     world.pass(100 * SECOND).await;
-    let looks = looks.load(Ordering::SeqCst) - before;
+    let looks = timer.looks() - before;
     assert!(looks < 10_000, "{looks} looks at the clock in 100 s of outage");
     relay.stop().await;
 }

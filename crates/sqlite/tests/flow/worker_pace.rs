@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use twobox_core::ports::{
     Answer, Claim, Claimed, DeadWork, Delivery, Enqueued, Handled, InboxRecord, InboxStatus, InboxStore, Job,
     MessageKey, OwnerToken, Queue, QueueStore, Replayed, Work, WorkFilter, WorkLease, WorkRecord,
@@ -11,12 +12,12 @@ use twobox_core::ports::{
 use twobox_core::{
     Clock, Consumer, Error, ErrorKind, MessageId, OrderingKey, Refusal, Response, Result, Source,
 };
-use twobox_engine::worker::{Handling, WorkerOptions};
+use twobox_engine::worker::{Handling, WorkContext, WorkerOptions};
 use twobox_engine::{Shutdown, Timer, Worker};
 use twobox_sqlite::{Sqlite, SqliteHandler};
 
-use crate::workers::{SECOND, Topics, consumer, effect, new, put, topic, until, world};
-use crate::world::{Running, World};
+use crate::workers::{SECOND, Topics, consumer, effect, external, new, put, record, topic, until, world};
+use crate::world::{Counting, Running, World};
 
 /// A store that counts claims, and fails them when it is told to.
 #[derive(Clone)]
@@ -117,8 +118,7 @@ async fn ibx_124_a_store_whose_claims_fail_is_asked_a_few_times_a_second() {
     store.failing.store(true, Ordering::SeqCst);
     put(&world, &new(&world, "first")).await;
     let topics = vec![("Pay", Handling::Transactional(effect()))];
-    let timer = Arc::clone(&world.clock) as _;
-    let running = run(&world, &store, timer, topics, WorkerOptions::default());
+    let running = run(&world, &store, Arc::clone(&world.clock) as _, topics, WorkerOptions::default());
     world.pass(SECOND).await;
     let before = store.claims();
     for n in 0..100 {
@@ -133,5 +133,56 @@ async fn ibx_124_a_store_whose_claims_fail_is_asked_a_few_times_a_second() {
     until(&world, "m99", InboxStatus::Done).await;
     let took = world.clock.monotonic() - mended;
     assert!(took < SECOND, "work goes on at once: {took:?}");
+    running.stop().await;
+}
+
+/// IBX-124: there is room for something, but what is in hand has not begun.
+#[tokio::test(start_paused = true)]
+async fn ibx_124_a_worker_that_has_its_hands_full_does_not_spin() {
+    let world = world().await;
+    for n in 0..5 {
+        put(&world, &new(&world, &format!("m{n}"))).await;
+    }
+    let (store, timer) = (Counted::new(&world), Counting::new(&world));
+    let stuck = external(|_| std::future::pending());
+    let options = WorkerOptions { batch: 2, in_hand_max: 3, concurrency: 1, ..WorkerOptions::default() };
+    let running = run(&world, &store, Arc::clone(&timer) as _, vec![("Pay", stuck)], options);
+    world.pass(10 * SECOND).await;
+    let before = timer.looks();
+    world.pass(100 * SECOND).await;
+    let looks = timer.looks() - before;
+    assert!(looks < 1_000, "{looks} looks at the clock in 100 s of waiting");
+    assert_eq!(store.claims(), 1);
+    running.stop().await;
+}
+
+/// IBX-079: there is never room for a whole batch while one handler takes its time.
+#[tokio::test(start_paused = true)]
+async fn ibx_079_a_slow_handler_keeps_nobody_from_being_claimed() {
+    let world = world().await;
+    for id in ["slow", "m0", "m1", "m2", "m3"] {
+        put(&world, &new(&world, id)).await;
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    let door = Arc::clone(&gate);
+    let handler = external(move |context: WorkContext| {
+        let (is_slow, door) = (context.message.id.as_str() == "slow", Arc::clone(&door));
+        async move {
+            if is_slow {
+                door.acquire().await.unwrap().forget();
+            }
+            Ok(Response::empty())
+        }
+    });
+    let options = WorkerOptions { batch: 2, in_hand_max: 2, concurrency: 2, ..WorkerOptions::default() };
+    let topics = vec![("Pay", handler)];
+    let running = run(&world, &Counted::new(&world), Arc::clone(&world.clock) as _, topics, options);
+    world.pass(10 * SECOND).await;
+    for n in 0..4 {
+        let status = record(&world, &format!("m{n}")).await.unwrap().status;
+        assert_eq!(status, InboxStatus::Done, "m{n}");
+    }
+    gate.add_permits(1);
+    until(&world, "slow", InboxStatus::Done).await;
     running.stop().await;
 }

@@ -55,7 +55,7 @@ async fn effects(world: &World) -> Vec<String> {
     world.query("SELECT id FROM effects ORDER BY n", |row| row.get(0)).await
 }
 
-async fn record(world: &World, id: &str) -> Option<WorkRecord> {
+pub(crate) async fn record(world: &World, id: &str) -> Option<WorkRecord> {
     world.db.work(&consumer(), &key(id)).await.unwrap()
 }
 
@@ -88,7 +88,9 @@ fn worker_of(world: &World, queue: Queue, topics: Topics, options: WorkerOptions
     Running { handle, task: tokio::spawn(worker.build().unwrap().run(shutdown)) }
 }
 
-fn external<F>(handle: impl Fn(WorkContext) -> F + Send + Sync + 'static) -> Handling<SqliteHandler>
+pub(crate) fn external<F>(
+    handle: impl Fn(WorkContext) -> F + Send + Sync + 'static,
+) -> Handling<SqliteHandler>
 where
     F: Future<Output = HandlerResult<Response>> + Send + 'static,
 {

@@ -1,14 +1,16 @@
 //! A database, a relay and the clock they share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{LaneStatus, LaneStore, Transport};
-use twobox_core::{Destination, Message, MessageId, NewMessage, Source, Stamp};
+use twobox_core::{Clock, Destination, Message, MessageId, NewMessage, Source, Stamp, Timestamp};
 use twobox_engine::relay::{DeadLetterCallback, RelayBuilder, RelayOptions};
-use twobox_engine::{Relay, Shutdown, ShutdownHandle};
+use twobox_engine::{Relay, Shutdown, ShutdownHandle, Timer};
 use twobox_sqlite::{Drive, Sqlite};
 use twobox_testkit::{SeededRandom, VirtualClock, eventually};
 
@@ -152,7 +154,7 @@ impl World {
 
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, duration: Duration) {
-        twobox_engine::Timer::sleep(&*self.clock, duration).await;
+        self.clock.sleep(duration).await;
     }
 
     pub(crate) async fn query<T: Send + 'static>(
@@ -161,6 +163,40 @@ impl World {
         read: impl Fn(&twobox_sqlite::Row<'_>) -> twobox_core::Result<T> + Send + Sync + 'static,
     ) -> Vec<T> {
         self.db.transaction::<_, twobox_core::Error, _>(move |tx| tx.query(sql, [], &read)).await.unwrap()
+    }
+}
+
+/// Counts how often somebody looks at the clock, as every turn of a loop does.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    clock: Arc<VirtualClock>,
+    looks: AtomicUsize,
+}
+
+impl Counting {
+    pub(crate) fn new(world: &World) -> Arc<Self> {
+        Arc::new(Self { clock: Arc::clone(&world.clock), looks: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for Counting {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.clock.monotonic()
+    }
+}
+
+impl Timer for Counting {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(duration)
     }
 }
 
