@@ -65,7 +65,7 @@ impl<S: OutboxStore> Run<S> {
             Event::Discovered(result) => {
                 self.discovering = false;
                 let discovered = self.logged(result, "look for new destinations");
-                self.discover_more = discovered.is_some_and(|discovered| discovered.more);
+                self.discover_more |= discovered.is_some_and(|discovered| discovered.more);
                 if discovered.is_some_and(|discovered| discovered.found) && self.relay.fallback.is_some() {
                     self.take_at = self.relay.timer.monotonic(); // it has a route at once
                 }

@@ -96,12 +96,14 @@ impl<S: OutboxStore> Run<S> {
             return;
         }
         self.discovering = true;
+        self.discover_more = false; // whoever asks for a search from now on is not served by this one
         let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
         self.calls.start(async move { Event::Discovered(store.discover_lanes(&source).await) });
     }
 
     fn announce(&mut self) {
-        if !std::mem::take(&mut self.announce_more) || self.announcing {
+        // In this order: a death during a scan, which may be past it, wants another one.
+        if self.announcing || !std::mem::take(&mut self.announce_more) {
             return;
         }
         let Some(Callback(callback)) = self.relay.callback.clone() else { return };

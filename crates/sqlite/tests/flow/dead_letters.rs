@@ -145,6 +145,31 @@ async fn l10_callbacks_that_fail_or_panic_are_called_again_and_starve_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l10_a_death_during_the_callback_of_another_is_announced_right_after_it() {
+    let world = World::new().await;
+    world.enqueue_many("first", 1).await;
+    let heard: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let (list, clock) = (Arc::clone(&heard), Arc::clone(&world.clock));
+    let slow: DeadLetterCallback<i64> = Arc::new(move |_| {
+        list.lock().unwrap().push(clock.monotonic());
+        let pause = Timer::sleep(&*clock, Duration::from_secs(1));
+        Box::pin(async move {
+            pause.await;
+            Ok(())
+        })
+    });
+    let relay = announcing(&world, &rejecting(), &slow);
+    let calls = || heard.lock().unwrap().len();
+    eventually("the first is announced", EVER, async || (calls() == 1).then_some(())).await;
+    world.enqueue_many("second", 1).await;
+    eventually("the second is announced", EVER, async || (calls() == 2).then_some(())).await;
+    let times = heard.lock().unwrap().clone();
+    let gap = times[1] - times[0];
+    assert!(gap < Duration::from_millis(1_500), "it waited for {gap:?}");
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn l10_a_message_that_dies_again_is_announced_again() {
     let world = World::new().await;
     world.enqueue_many("m", 1).await;

@@ -30,7 +30,8 @@ fn retry() -> Answer {
     Answer::Retry { after: None, error: "not now".into() }
 }
 
-/// Before which call to the store something happens; `Settled` is right after a settlement was committed.
+/// Before which call to the store something happens; `Settled` is right after a settlement was committed, and
+/// `Discovered` right after the log was searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Take,
@@ -39,6 +40,7 @@ enum Call {
     Settled,
     Due,
     SettleWaiting,
+    Discovered,
 }
 
 /// A delay, and whether the call fails.
@@ -89,8 +91,11 @@ impl LaneStore for Stumbling {
         hold_lane(lease: &Lease, outage: Option<&Outage>) -> Result<()>;
         meet_inbox(lease: &Lease, inbox: &str) -> Result<Met>;
         lanes() -> Result<Vec<LaneStatus>>;
-        discover_lanes(source: &Source) -> Result<Discovered>;
         paused_lanes(source: &Source) -> Result<HashSet<LaneId>>;
+    }
+    async fn discover_lanes(&self, source: &Source) -> Result<Discovered> {
+        let discovered = self.db.discover_lanes(source).await?;
+        self.before(Call::Discovered).await.map(|()| discovered)
     }
     fn steered(&self) -> u64 {
         self.db.steered()
@@ -185,6 +190,24 @@ async fn l5_a_look_that_overtakes_a_slow_settlement_is_repeated() {
     let relay = run(&world, store, &[("billing", &transport)], RelayOptions::default());
     world.pass(5 * SECOND).await;
     assert_eq!(world.status("m0").await, Some(("Sent".into(), 1)), "its retry is not forgotten");
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l6_a_search_that_is_asked_for_during_another_one_is_made() {
+    let world = World::new().await;
+    let is_slow = AtomicBool::new(true);
+    let store = Stumbling::new(&world, move |call| match call {
+        // Longer than it takes until lanes are taken again, which asks for the next search.
+        Call::Discovered if is_slow.swap(false, Ordering::SeqCst) => (6 * SECOND, false),
+        _ => NONE,
+    });
+    let relay = run(&world, store, &[("billing", &ScriptedTransport::sink())], RelayOptions::default());
+    world.pass(SECOND).await;
+    world.enqueue(vec![world.message("m", "new")]).await; // the search has read the log, and is not back
+    world.pass(7 * SECOND).await;
+    let lanes = world.db.lanes().await.unwrap();
+    assert!(lanes.iter().any(|lane| lane.destination.as_str() == "new"), "{lanes:?}");
     relay.stop().await;
 }
 
