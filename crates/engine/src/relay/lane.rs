@@ -250,7 +250,8 @@ impl<P: Clone + Ord> Lane<P> {
         const SOON: Duration = Duration::from_millis(20);
         /// While the lane is held, what is due stays due; only expiry has to be noticed.
         const HELD: Duration = Duration::from_secs(1);
-        let pause = if self.flows() { SOON } else { HELD };
+        let flows = self.flows();
+        let pause = if flows { SOON } else { HELD };
         self.looking = false;
         self.looked = Some(now);
         // Whatever asked for a look while this one was under way still wants it. And the clock that says when
@@ -270,7 +271,8 @@ impl<P: Clone + Ord> Lane<P> {
             let (position, standing) = (waiting.position, waiting.standing);
             let item = Item { position, message: waiting.message.ok(), standing, fate };
             if item.fate == Fate::Send {
-                if item.key().is_some_and(|key| busy.contains(key)) {
+                // If the lane has stopped meanwhile, what is to be sent would be in the way of looks for what expires.
+                if !flows || item.key().is_some_and(|key| busy.contains(key)) {
                     continue;
                 }
                 bytes += item.message.as_ref().map_or(0, |message| message.payload.len());
@@ -434,6 +436,7 @@ impl<P: Clone + Ord> Lane<P> {
             return Verdict::Answered;
         }
         self.batch_limit = (self.batch_limit / 2).max(1);
+        self.drop_waiting();
         let error = "the receiver did not get to any message within the request's time".into();
         Verdict::Held(self.breaker.failed(error, None, now, &options.probe, random))
     }

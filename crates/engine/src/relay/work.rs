@@ -195,7 +195,7 @@ impl<S: OutboxStore> Run<S> {
     fn send(&mut self, id: LaneId, request: Request<S::Position>) {
         let Some(lane) = self.lanes.get(&id) else { return };
         let (of, lease) = (of(lane), lane.lease.clone());
-        let Some(transport) = self.relay.transport(&lease.link.destination) else { return };
+        let transport = self.relay.transport(&lease.link.destination);
         let (store, timer, link, epoch) =
             (self.relay.store.clone(), Arc::clone(&self.relay.timer), Arc::clone(&lease.link), lease.epoch);
         let timeout = self.relay.options.timing.request_timeout;
@@ -208,7 +208,7 @@ impl<S: OutboxStore> Run<S> {
                 }
                 crash_point!("relay.before-send");
                 let start = timer.monotonic();
-                let result = deliver(&transport, &link, messages, &*timer, timeout).await;
+                let result = deliver(transport, &link, messages, &*timer, timeout).await;
                 let took = timer.monotonic().saturating_sub(start);
                 crash_point!("relay.after-answer");
                 Ok::<_, Error>(Delivered { result, took })
@@ -234,11 +234,11 @@ impl<S: OutboxStore> Run<S> {
     fn probe(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get(&id) else { return };
         let (of, link) = (of(lane), Arc::clone(&lane.lease.link));
-        let Some(transport) = self.relay.transport(&link.destination) else { return };
+        let transport = self.relay.transport(&link.destination);
         let (timer, timeout) = (Arc::clone(&self.relay.timer), self.relay.options.timing.request_timeout);
         self.calls.start(async move {
             crash_point!("relay.before-probe");
-            Event::Probed(of, deliver(&transport, &link, Vec::new(), &*timer, timeout).await)
+            Event::Probed(of, deliver(transport, &link, Vec::new(), &*timer, timeout).await)
         });
     }
 
@@ -399,16 +399,19 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Delivers within the time a request has. A transport that panics has failed ambiguously.
+/// Delivers within the time a request has. A transport that panics has failed ambiguously. Where there is none, that is
+/// an answer as well: a request or probe that never came back would stop its lane for good.
 async fn deliver(
-    transport: &Arc<dyn Transport>,
+    transport: Option<Arc<dyn Transport>>,
     link: &Arc<Link>,
     messages: Vec<Arc<Message>>,
     timer: &dyn Timer,
     timeout: Duration,
 ) -> Result<Vec<Answer>, DeliveryError> {
-    let count = messages.len();
-    let (transport, link) = (Arc::clone(transport), Arc::clone(link));
+    let (count, link) = (messages.len(), Arc::clone(link));
+    let Some(transport) = transport else {
+        return Err(DeliveryError::unreachable(format!("there is no transport to {}", link.destination)));
+    };
     let span = tracing::debug_span!("send", destination = link.destination.as_str(), messages = count);
     let delivering = async move { transport.deliver(&link, messages).await }.instrument(span);
     let mut task = AbortOnDrop(spawn(delivering));

@@ -359,6 +359,27 @@ async fn l6_a_retry_expires_while_the_lane_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l6_a_retry_that_was_not_reached_hides_nothing_that_expires() {
+    let world = World::new().await;
+    let short = world.message("short", "billing").ttl(Duration::from_secs(60));
+    world.enqueue(vec![world.message("long", "billing"), short]).await;
+    let transport = ScriptedTransport::new(|n, batch| match n {
+        0 => {
+            let after = Duration::from_secs(30);
+            Ok(vec![Answer::Retry { after: None, error: "not now".into() }, Answer::InProgress { after }])
+        }
+        1 => Ok(vec![Answer::NotReached; batch.len()]), // the retry of the long one
+        _ => Err(DeliveryError::unreachable("refused")),
+    });
+    let relay = to_billing(&world, &transport, RelayOptions::default());
+    world.pass(Duration::from_secs(65)).await;
+    assert!(world.is("short", "Expired").await);
+    assert_eq!(world.status("long").await, Some(("Pending".into(), 1)));
+    assert!(world.lane("billing").await.held_since.is_some());
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn l1_what_an_outage_left_behind_is_sent_after_a_restart() {
     let world = World::new().await;
     // The lane that keeps up is far ahead in the log when the relay starts again.

@@ -194,6 +194,36 @@ async fn l5_a_look_that_overtakes_a_slow_settlement_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l6_a_look_that_ends_during_an_outage_hides_nothing_that_expires() {
+    let world = World::new().await;
+    let short = world.message("short", "billing").ttl(60 * SECOND);
+    world.enqueue(vec![world.message("long", "billing"), short]).await;
+    let (slow, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_slow, begins) = (Arc::clone(&slow), Arc::clone(&begun));
+    let store = Stumbling::new(&world, move |call| {
+        if call == Call::Due && is_slow.swap(false, Ordering::SeqCst) {
+            begins.store(true, Ordering::SeqCst);
+            return (2 * SECOND, false);
+        }
+        NONE
+    });
+    let transport = ScriptedTransport::new(|n, _| match n {
+        0 => Ok(vec![retry(), Answer::InProgress { after: 30 * SECOND }]),
+        _ => Err(DeliveryError::unreachable("refused")),
+    });
+    let relay = run(&world, store, &[("billing", &transport)], RelayOptions::default());
+    world.pass(SECOND).await;
+    slow.store(true, Ordering::SeqCst); // the look that finds the retry of the long one
+    eventually("the look begins", 10 * SECOND, async || begun.load(Ordering::SeqCst).then_some(())).await;
+    world.enqueue(vec![world.message("new", "billing")]).await; // it is refused, and the lane is held
+    world.pass(63 * SECOND).await;
+    assert!(world.is("short", "Expired").await);
+    assert_eq!(world.status("long").await, Some(("Pending".into(), 1)));
+    assert!(world.lane("billing").await.held_since.is_some());
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn l6_a_search_that_is_asked_for_during_another_one_is_made() {
     let world = World::new().await;
     let is_slow = AtomicBool::new(true);
