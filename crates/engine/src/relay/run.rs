@@ -47,7 +47,10 @@ pub(super) struct Run<S: OutboxStore> {
     /// How many microseconds the store's clock is ahead of ours. What is due and what has expired is judged by
     /// the store's (S13).
     pub(super) store_ahead: i64,
-    pub(super) started: Duration,
+    /// Since when others have had the time to register what they can reach, on the monotonic clock (L6).
+    pub(super) grace_since: Duration,
+    /// When lanes were last taken, on both clocks: if they have gone different ways since, the wall clock has jumped.
+    pub(super) taken: (Duration, Timestamp),
     pace: Pace<S>,
 }
 
@@ -55,7 +58,8 @@ impl<S: OutboxStore> Run<S> {
     pub(super) fn new(relay: Relay<S>) -> Self {
         Self {
             owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
-            started: relay.timer.monotonic(),
+            grace_since: relay.timer.monotonic(),
+            taken: (relay.timer.monotonic(), relay.timer.now()),
             pace: Pace::new(&relay.store, &relay.source),
             relay,
             lanes: BTreeMap::new(),

@@ -59,10 +59,7 @@ impl<S: OutboxStore> Run<S> {
         self.taking = true;
         let lease = self.relay.options.timing.lease;
         self.take_at = now.saturating_add(lease / 4);
-        // A destination that nobody registered while nobody was running has not been given up (L6).
-        let grace = self.relay.options.route_grace;
-        let running = now.saturating_sub(self.started);
-        let route_grace = if running >= grace { grace } else { Duration::MAX };
+        let route_grace = self.route_grace(now);
         let take = TakeLanes {
             owner: self.owner.clone(),
             source: self.relay.source.clone(),
@@ -74,6 +71,19 @@ impl<S: OutboxStore> Run<S> {
         };
         let store = self.relay.store.clone();
         self.calls.start(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
+    }
+
+    /// How long a destination may be unregistered. One that nobody registered while nobody was running has not been
+    /// given up (L6), nor has one whose registration only looks old because the wall clock has jumped ahead (S13).
+    fn route_grace(&mut self, now: Duration) -> Duration {
+        let wall = self.relay.timer.now();
+        let (then, wall_then) = std::mem::replace(&mut self.taken, (now, wall));
+        let passed = now.saturating_sub(then);
+        if wall.since(wall_then) > passed.saturating_add(self.relay.options.timing.lease) {
+            self.grace_since = now;
+        }
+        let grace = self.relay.options.route_grace;
+        if now.saturating_sub(self.grace_since) >= grace { grace } else { Duration::MAX }
     }
 
     /// Finds out what operators have paused and resumed.

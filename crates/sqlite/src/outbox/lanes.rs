@@ -89,7 +89,7 @@ impl Sqlite {
         let until = now.plus(take.lease).as_micros();
         let implausible = now.plus(LEASE_MAX).as_micros();
         let unrouted = now.minus(take.route_grace).as_micros();
-        tx.execute(&tx.sql.renew_lanes, params![source, owner, until])?;
+        tx.execute(&tx.sql.renew_lanes, params![source, owner, until, now.as_micros()])?;
         self.free_lanes_of_dead(tx, take, now)?;
         for destination in &take.destinations {
             let destination = destination.as_str();

@@ -214,6 +214,31 @@ async fn l6_a_message_without_a_route_fails_visibly_after_the_grace_period() {
     relay.stop().await;
 }
 
+/// The process that routes the destination takes its lanes a moment later than one that does not.
+#[tokio::test(start_paused = true)]
+async fn s13_l6_a_clock_that_jumps_ahead_gives_no_destination_up() {
+    let world = World::new().await;
+    let up = Arc::new(AtomicBool::new(false));
+    let is_up = Arc::clone(&up);
+    let crm = ScriptedTransport::new(move |_, batch| match is_up.load(Ordering::SeqCst) {
+        true => Ok(vec![ok(); batch.len()]),
+        false => Err(DeliveryError::unreachable("connection refused")),
+    });
+    let options = || RelayOptions { route_grace: Duration::from_secs(60), ..RelayOptions::default() };
+    world.enqueue(vec![world.message("m", "crm")]).await;
+    let routes = world.relay(&[("crm", Arc::new(crm))], options());
+    world.pass(Duration::from_secs(3)).await;
+    let routes_not = world.relay(&[("billing", Arc::new(ScriptedTransport::sink()))], options());
+    world.pass(Duration::from_secs(98)).await; // lanes are taken every five seconds
+    world.clock.step_micros(3600 * 1_000_000);
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.status("m").await, Some(("Pending".into(), 0)));
+    up.store(true, Ordering::SeqCst);
+    world.until("m", "Sent").await;
+    routes_not.stop().await;
+    routes.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn adr_05_scheduled_messages_are_delivered_when_due() {
     let world = World::new().await;

@@ -195,6 +195,22 @@ pub async fn s13_a_lease_from_a_clock_that_jumped_is_over<F: StoreFixture>() {
     assert_eq!(other.len(), 1);
 }
 
+/// S13, L6: a destination that was registered by a clock that was ahead is given up no later than others.
+pub async fn s13_l6_a_registration_from_a_clock_that_jumped_counts_from_now<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let year = Duration::from_secs(365 * 24 * 3600);
+    fixture.clock().step_forward(year);
+    let gone = fixture.store().take_lanes(&take("gone", "shop", &["nowhere"])).await.expect("takes");
+    fixture.store().release_lanes(&gone).await.expect("releases");
+    fixture.clock().step_back(year);
+    let ask = take("relay", "shop", &["billing"]);
+    assert_eq!(fixture.store().take_lanes(&ask).await.expect("takes").len(), 1, "it has its grace period");
+    fixture.clock().advance(GRACE);
+    let leases = fixture.store().take_lanes(&ask).await.expect("takes");
+    let unrouted = leases.iter().find(|lease| !lease.routed).expect("is handed out");
+    assert_eq!(unrouted.link.destination.as_str(), "nowhere");
+}
+
 /// L1: cursor and waiting rows are one unit, also after a restart.
 pub async fn l1_cursor_and_waiting_rows_move_together<F: StoreFixture>() {
     let fixture = F::fresh().await;

@@ -36,7 +36,9 @@ macro_rules! store_conformance {
                 l6_a_destination_nobody_registers_becomes_unrouted, l6_registering_takes_a_lane_back,
                 l6_a_new_destination_is_found_among_what_was_read_for_others,
                 rf_14_a_relay_that_reaches_everything_takes_every_lane,
-                s13_a_lease_from_a_clock_that_jumped_is_over, l1_cursor_and_waiting_rows_move_together,
+                s13_a_lease_from_a_clock_that_jumped_is_over,
+                s13_l6_a_registration_from_a_clock_that_jumped_counts_from_now,
+                l1_cursor_and_waiting_rows_move_together,
                 l3_an_outage_is_shown_and_changes_nothing_else, a_commit_wakes_whoever_watches,
                 s19_an_undecodable_row_hides_nothing, l7_reading_passes_over_other_destinations,
                 reading_stops_at_its_limits, the_cursor_never_moves_back;
