@@ -66,9 +66,12 @@ pub(super) async fn clocks(stage: Arc<Stage>, node: Arc<Node>) {
             return;
         }
         if stage.up_to(3) > 0 {
-            let step = node.wall.set_ahead(ahead(most));
-            stage.count(if step > 0 { Kind::StepForward } else { Kind::StepBack });
-            stage.note(&node.name, Event::Note(format!("clock steps by {step}")));
+            step_clock(&stage, &node, ahead(most));
+            // What is dated meanwhile is under way when the clock is right again.
+            if stage.plan.wild_clocks && stage.up_to(2) == 0 {
+                tokio::time::sleep(stage.millis(50..1_000)).await;
+                step_clock(&stage, &node, 0);
+            }
         } else {
             stage.count(Kind::Freeze);
             stage.note(&node.name, Event::Note("clock stands still".into()));
@@ -77,4 +80,10 @@ pub(super) async fn clocks(stage: Arc<Stage>, node: Arc<Node>) {
             node.wall.thaw();
         }
     }
+}
+
+fn step_clock(stage: &Stage, node: &Node, ahead: i64) {
+    let step = node.wall.set_ahead(ahead);
+    stage.count(if step > 0 { Kind::StepForward } else { Kind::StepBack });
+    stage.note(&node.name, Event::Note(format!("clock steps by {step}")));
 }
