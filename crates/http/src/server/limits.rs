@@ -36,7 +36,8 @@ pub struct ServerLimits {
     /// Requests that are handled at a time. Default 64. The rest waits its turn, up to a second.
     pub requests_max: usize,
     /// How long the receiver may work on a request before it answers what it has. Default 5 s: half of a relay's
-    /// request time-out. A sender that waits for less gets half of what it waits.
+    /// request time-out. A sender that waits for less gets half of what it waits. A request that has had its turn is
+    /// answered after twice this and a second at the latest; what its handlers do goes on.
     pub budget: Duration,
     /// From the answer to its last byte. Default 30 s.
     pub answer_timeout: Duration,

@@ -60,7 +60,7 @@ pub(crate) enum Command {
 pub(crate) struct Common {
     #[command(flatten)]
     place: PlaceOptions,
-    /// Prints JSON, with the types of the API.
+    /// Prints JSON, with the types of the API where there are any.
     #[arg(long)]
     json: bool,
 }

@@ -6,6 +6,7 @@
 mod checkpointer;
 mod core;
 mod job;
+mod lazy;
 mod queue;
 mod recovery;
 mod thread;
