@@ -10,7 +10,7 @@ use twobox_core::{Message, MessageId, Source};
 
 use crate::sync::{Mutex, MutexGuard};
 
-type Key = (Source, MessageId);
+pub(super) type Key = (Source, MessageId);
 
 /// The messages being handled.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,6 @@ impl Drop for Handling {
     }
 }
 
-fn key(message: &Message) -> Key {
+pub(super) fn key(message: &Message) -> Key {
     (message.source.clone(), message.id.clone())
 }

@@ -4,6 +4,7 @@ mod claim_first;
 mod figures;
 mod in_flight;
 mod meet;
+mod unheard;
 mod wave;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ pub use self::claim_first::{ClaimedHandler, OnError, claim_first};
 
 use self::in_flight::InFlight;
 use self::meet::Acquaintances;
+use self::unheard::Unheard;
 use self::wave::Wave;
 use crate::sync::spawn;
 use crate::{Patience, Timer};
@@ -79,6 +81,7 @@ struct Inner<S: InboxStore> {
     routes: HashMap<Endpoint, Route<S::Handler>>,
     default_route: Option<Route<S::Handler>>,
     in_flight: InFlight,
+    unheard: Unheard,
     acquaintances: Acquaintances,
     timer: Arc<dyn Timer>,
     prepare_max: usize,
@@ -106,6 +109,7 @@ impl<S: InboxStore> Receiver<S> {
             routes: HashMap::new(),
             default_route: None,
             in_flight: InFlight::default(),
+            unheard: Unheard::default(),
             acquaintances: Acquaintances::default(),
             timer,
             prepare_max: 16,
@@ -181,10 +185,15 @@ impl<S: InboxStore> Receiver<S> {
         if got.len() != reached.len() {
             return Err(Error::new(ErrorKind::Unavailable, "the store answered another number of messages"));
         }
+        // Whoever carries a request answers it within twice its budget: this comes too late for that.
+        let is_late = self.0.timer.monotonic() > deadline.saturating_add(budget);
         let mut got = reached.into_iter().zip(got).peekable();
         for &at in &wave.now {
             let answer =
                 got.next_if(|(reached, _)| *reached == at).map_or(Answer::NotReached, |(_, got)| got);
+            if is_late {
+                self.0.unheard.note(&messages[at], &answer);
+            }
             gate.note(&messages[at], &answer);
             answers[at] = Some(answer);
         }

@@ -48,6 +48,11 @@ impl Wave {
             let waits = key
                 .as_ref()
                 .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
+            if !waits && let Some(answer) = inner.unheard.take(message) {
+                gate.note(message, &answer);
+                answers[at] = Some(answer);
+                continue;
+            }
             let begun = !waits && handling.begin(message);
             if !waits && !begun && mutant!(OkToInFlight) {
                 answers[at] = Some(Answer::Duplicate(None));

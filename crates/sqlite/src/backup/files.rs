@@ -37,7 +37,8 @@ impl Partial {
         let made = create(&at).map_err(|error| failed("create", &at, error))?;
         // The file system says when the others were written, so it also says what time it is.
         if let Ok(now) = made.metadata().and_then(|file| file.modified()) {
-            remove_left(target, now);
+            let name = target.file_name().unwrap_or_default();
+            remove_left(folder(target), now, |of| of == name);
         }
         Ok(Self { at, target: target.into(), finished: false })
     }
@@ -149,11 +150,11 @@ fn rename_unlinked(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// Removes what attempts at this file have left that had died by `now`. What cannot be removed is in nobody's way.
-fn remove_left(target: &Path, now: SystemTime) {
-    let name = target.file_name().unwrap_or_default();
-    let entries = std::fs::read_dir(folder(target)).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| is_partial(&entry.file_name(), name)) {
+/// Removes what attempts at files with names of ours have left that had died by `now`. What cannot be removed is in
+/// nobody's way.
+pub(super) fn remove_left(folder: &Path, now: SystemTime, is_ours: impl Fn(&OsStr) -> bool) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| target_of(&entry.file_name()).is_some_and(&is_ours)) {
         let written = entry.metadata().and_then(|file| file.modified());
         let is_left =
             written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > LEFT_AFTER));
@@ -163,12 +164,12 @@ fn remove_left(target: &Path, now: SystemTime) {
     }
 }
 
-/// Whether this is the name of a file in the making that will be called `target`. Whatever is not written exactly as we
-/// write it is not ours.
-fn is_partial(name: &OsStr, target: &OsStr) -> bool {
-    let chance = || name.to_str()?.strip_prefix(target.to_str()?)?.strip_prefix('.')?.strip_suffix(PARTIAL);
+/// What a file in the making will be called, by its name. Whatever is not written exactly as we write it is not ours.
+fn target_of(name: &OsStr) -> Option<&OsStr> {
+    let (target, chance) = name.to_str()?.strip_suffix(PARTIAL)?.rsplit_once('.')?;
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    chance().is_some_and(|chance| chance.len() == CHANCE_DIGITS && chance.bytes().all(is_digit))
+    let is_ours = chance.len() == CHANCE_DIGITS && chance.bytes().all(is_digit);
+    is_ours.then_some(target.as_ref())
 }
 
 /// Removes a database with everything beside it.
@@ -238,11 +239,11 @@ mod tests {
             "other.db.00000000000000a1.partial",
         ];
         let strangers = strangers.map(make);
-        let target = folder.path().join("backup.db");
         let written = left.metadata().unwrap().modified().unwrap();
-        remove_left(&target, written + LEFT_AFTER);
+        let remove_left = |now| remove_left(folder.path(), now, |of| of == "backup.db");
+        remove_left(written + LEFT_AFTER);
         assert!(left.exists(), "somebody may be writing it");
-        remove_left(&target, written + LEFT_AFTER * 2);
+        remove_left(written + LEFT_AFTER * 2);
         assert!(!left.exists() && !beside_it.exists());
         assert!(strangers.iter().all(|path| path.exists()), "{strangers:?}");
     }
@@ -253,7 +254,8 @@ mod tests {
         let (target, random) = (folder.path().join("backup.db"), SystemRandom::default());
         let [first, second] = [(); 2].map(|()| Partial::new(&target, &random).unwrap());
         for partial in [&first, &second] {
-            assert!(partial.at.exists() && is_partial(partial.at.file_name().unwrap(), "backup.db".as_ref()));
+            assert!(partial.at.exists());
+            assert_eq!(target_of(partial.at.file_name().unwrap()), Some("backup.db".as_ref()));
         }
         let other = first.at.clone();
         drop(second);

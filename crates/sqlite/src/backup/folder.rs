@@ -7,7 +7,7 @@ use twobox_core::ports::{BackupStore, KeptBackup};
 use twobox_core::{Error, Result, Timestamp};
 
 use super::BackupOptions;
-use super::files::failed;
+use super::files::{failed, remove_left};
 use crate::Sqlite;
 
 const EXTENSION: &str = ".backup";
@@ -63,6 +63,10 @@ impl BackupStore for BackupFolder {
     async fn make_backup(&self, now: Timestamp) -> Result<KeptBackup> {
         let path = self.folder.join(self.name(now));
         self.db.backup(&path, &self.options).await?;
+        // Each has another name, so none looks for what an earlier one has left. The file system says what time it is.
+        if let Ok(written) = path.metadata().and_then(|file| file.modified()) {
+            remove_left(&self.folder, written, |of| self.made(of).is_some());
+        }
         Ok(KeptBackup { made: now, path })
     }
 

@@ -1,7 +1,8 @@
 //! Backups on a schedule, in time that jumps.
 
+use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use twobox_core::meters::{BackupMeters, BackupOutcome, Meters};
 use twobox_core::ports::{BackupStore, KeptBackup};
@@ -94,6 +95,23 @@ async fn rf_18_backups_are_made_every_hour_and_kept_for_seven_days() {
     for name in strangers {
         assert!(world.place.file("backups").join(name).exists(), "{name} was not ours");
     }
+}
+
+/// Every backup on a schedule has another name, and so has what a process that died has left of one.
+#[tokio::test(start_paused = true)]
+async fn rf_18_what_an_earlier_backup_of_the_schedule_has_left_is_removed_by_the_next() {
+    let world = World::new().await;
+    let make = |name: &str, written: SystemTime| {
+        let path = world.place.file("backups").join(name);
+        let file = File::create(&path).unwrap();
+        file.set_modified(written).unwrap();
+        path
+    };
+    let left = make("shop.db.20200101T000000Z.backup.00000000000000a1.partial", SystemTime::UNIX_EPOCH);
+    let in_the_making = make("shop.db.20200101T000000Z.backup.00000000000000a2.partial", SystemTime::now());
+    let stranger = make("other.db.20200101T000000Z.backup.00000000000000a1.partial", SystemTime::UNIX_EPOCH);
+    world.run(BackupPlan::default(), |status| status.made == 1).await;
+    assert!(!left.exists() && in_the_making.exists() && stranger.exists());
 }
 
 #[tokio::test(start_paused = true)]

@@ -277,6 +277,34 @@ async fn s6_a_first_half_that_hangs_is_a_failure_and_its_neighbours_are_handled(
     assert_eq!(effects(&gated.world).await, ["note", "m"]);
 }
 
+/// Its sender has long given up by the time it has failed, and finds it being handled whenever it asks.
+#[tokio::test(start_paused = true)]
+async fn s6_l3_a_message_whose_handler_hangs_dies_of_its_attempts_and_not_of_its_age() {
+    let world = World::new().await;
+    create_effects(&world).await;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&begun);
+    let hangs: Prepare<SqliteHandler> = Arc::new(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    });
+    let receiver = Receiver::builder(world.db.clone(), consumer(), Arc::clone(&world.clock) as _)
+        .route(Endpoint::new("Pay").unwrap(), Route::Prepared(hangs))
+        .and_then(|receiver| receiver.route(Endpoint::new("Note").unwrap(), Route::Handler(effect())))
+        .unwrap()
+        .build();
+    let relay = world.relay(&[("billing", Arc::new(InProcess::to(receiver)))], RelayOptions::default());
+    world.enqueue_many("m", 1).await;
+    let start = tokio::time::Instant::now();
+    let status = async || world.status("m0").await.filter(|(status, _)| status == "Failed");
+    let (_, attempts) = eventually("it dies", EVER, status).await;
+    let (took, begun) = (start.elapsed(), begun.load(Ordering::SeqCst));
+    assert_eq!(attempts, 6);
+    assert!(took < Duration::from_secs(15 * 60), "{took:?}");
+    assert!(begun <= 6, "once per attempt: {begun}");
+    relay.stop().await;
+}
+
 /// CEB-2: a claim whose handler hangs is kept or given back, like that of one that fails.
 #[tokio::test(start_paused = true)]
 async fn s6_ceb_2_a_claimed_handler_that_hangs_is_a_failure() {
