@@ -84,13 +84,40 @@ impl Opener {
     /// Whoever wrote the log may have ended because a sync had failed. Then pages of it may never have reached the disk
     /// although everybody can read them, and what is appended to them would be lost with them (S14).
     ///
+    /// A file of up to `check_bytes_max` bytes is checked for damage before anything is written to it.
+    ///
     /// # Errors
-    /// Those of the copy. A sync that has failed here would not fail again: the file must not be used.
-    pub(crate) fn write_log_again(&self) -> Result<()> {
-        match self.alone().and_then(|alone| checkpoint(&alone, "TRUNCATE")) {
-            Err(error) if error.kind() != ErrorKind::Busy => Err(error),
-            Ok(_) | Err(_) => Ok(()),
+    /// [`Corrupt`](ErrorKind::Corrupt): the file is damaged. Others are those of the copy: a sync that has failed here
+    /// would not fail again, so the log must not be appended to.
+    pub(crate) fn write_log_again(&self, check_bytes_max: u64) -> Result<()> {
+        let is_busy = |error: &Error| error.kind() == ErrorKind::Busy;
+        match self.check_and_copy(check_bytes_max) {
+            Err(error) if is_busy(&error) => {}
+            copied => return copied,
         }
+        // Whoever else is starting is about to do the same. It is waited for, and may have failed.
+        self.wait_for_others()?;
+        match self.check_and_copy(check_bytes_max) {
+            Err(error) if is_busy(&error) => self.check_damage(check_bytes_max),
+            copied => copied,
+        }
+    }
+
+    fn check_and_copy(&self, check_bytes_max: u64) -> Result<()> {
+        let alone = self.alone()?;
+        if self.is_checked(check_bytes_max) {
+            check_damage(&alone, &self.path)?;
+        }
+        checkpoint(&alone, "TRUNCATE").map(drop)
+    }
+
+    /// Reads a little, which nobody can while another connection has the file for itself.
+    fn wait_for_others(&self) -> Result<()> {
+        let connection = self.open()?;
+        let read =
+            connection.query_row("PRAGMA schema_version", [], |_| Ok(())).map_err(wrap("open the database"));
+        close_without_checkpoint(connection);
+        read
     }
 
     /// A connection that cannot write.
@@ -214,10 +241,15 @@ fn check_version(version: i32) -> Result<()> {
 }
 
 impl Opener {
-    /// Refuses a damaged file before anything is written to it.
-    pub(crate) fn check_damage(&self, bytes_max: u64) -> Result<()> {
+    /// Whether a file of this size is checked for damage.
+    fn is_checked(&self, bytes_max: u64) -> bool {
         let bytes = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        if bytes == 0 || bytes > bytes_max {
+        (1..=bytes_max).contains(&bytes)
+    }
+
+    /// Refuses a damaged file that somebody else has open.
+    fn check_damage(&self, bytes_max: u64) -> Result<()> {
+        if !self.is_checked(bytes_max) {
             return Ok(());
         }
         let connection = self.open()?;
@@ -305,16 +337,47 @@ mod tests {
         close_without_checkpoint(killed);
 
         disk.fail(Fault { kind: Kind::Sync, nth: 0 });
-        assert_eq!(opener.write_log_again().unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(opener.write_log_again(0).unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(disk.struck(), 1);
         let other = opener.reader().unwrap();
         let pages = |connection: &Connection| checkpoint(connection, "NOOP").unwrap().pages;
         assert!(pages(&other) > 0);
-        opener.write_log_again().unwrap(); // somebody else has it open, who knows better
+        opener.write_log_again(0).unwrap(); // somebody else has it open, who knows better
         assert!(pages(&other) > 0);
         close_without_checkpoint(other);
-        opener.write_log_again().unwrap();
+        opener.write_log_again(0).unwrap();
         assert!(pages(&opener.reader().unwrap()) <= 0);
+    }
+
+    /// A log that cannot be copied is read, and appended to only when it was copied after all.
+    #[cfg(not(feature = "shuttle"))]
+    #[tokio::test]
+    async fn s14_rf_18_a_start_without_room_can_read_and_goes_on_when_there_is_some() {
+        use twobox_testkit::disk::{Disk, Fault, Kind};
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, path) = (Disk::new(1), folder.path().join("shop.db"));
+        let opener =
+            Opener::new(&path, &Options { vfs: Some(disk.name().into()), ..Options::default() }).unwrap();
+        let killed = opener.writer(Durability::Full).unwrap();
+        killed.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+        close_without_checkpoint(killed);
+
+        disk.fail_times(Fault { kind: Kind::Full, nth: 0 }, u64::MAX);
+        let db = crate::Sqlite::builder().vfs(disk.name()).open(&path).await.unwrap();
+        let rows = "SELECT count(*) FROM t";
+        let count = async || {
+            let count = |connection: &Connection| connection.query_row(rows, [], |row| row.get::<_, i64>(0));
+            db.read(move |connection, _| count(connection).map_err(wrap("count"))).await.unwrap()
+        };
+        assert_eq!(count().await, 1);
+        let insert = async || {
+            let insert = |tx: &mut crate::SqliteTx<'_>| tx.execute("INSERT INTO t VALUES (2)", []);
+            db.transaction::<_, Error, _>(insert).await
+        };
+        assert_eq!(insert().await.unwrap_err().kind(), ErrorKind::Full);
+        disk.fail_times(Fault { kind: Kind::Full, nth: u64::MAX }, 0);
+        insert().await.unwrap();
+        assert_eq!(count().await, 2);
     }
 
     /// Signs of life lie beside the file: whoever looked for them beside a link would take live owners for dead (S5).

@@ -129,13 +129,20 @@ impl Database {
     fn start(opener: &Opener, options: &Options) -> Result<Arc<Self>> {
         let readers = Readers::new(opener.clone(), options.readers, options.drive)?;
         let mut shared = Shared::new(opener.clone(), options.clone(), readers);
-        opener.check_damage(options.check_bytes_max)?;
+        let doubt = match opener.write_log_again(options.check_bytes_max) {
+            // Without room the log cannot be copied. It can be read; before anything is written, it is tried again.
+            Err(error) if error.kind() == ErrorKind::Full => Some(error),
+            copied => copied.map(|()| None)?,
+        };
         crash_point!("open.checked");
-        opener.write_log_again()?;
         let open = Open::new(opener.writer(options.durability)?, options)?; // creates the file
         crash_point!("open.file-made");
         shared.remember_file();
         let shared = Arc::new(shared);
+        if let Some(error) = doubt {
+            // Not as one of room: nobody has vouched for what is in the log, so nothing may be told from it.
+            shared.raise_doubt(Error::new(ErrorKind::Unavailable, error.chain()));
+        }
         let core = Arc::new(Mutex::new(Core::new(Arc::clone(&shared), open)));
         let queue = Arc::new(Queue::new(options.queue_max));
         let (mut checkpointer, mut thread, mut watcher) = (None, None, None);
@@ -194,6 +201,9 @@ impl Sqlite {
     /// # Errors
     /// [`Schema`](ErrorKind::Schema) if a newer version has migrated the file, or the database's own error.
     pub async fn migrate(&self) -> Result<()> {
+        if self.state.is_migrated() {
+            return Ok(()); // also without room to write anything
+        }
         let prefix = self.options.prefix.clone();
         self.write(Class::Synced, move |tx| schema::migrate(tx.connection, &prefix, tx.sql)).await?;
         crash_point!("migrate.committed");

@@ -92,6 +92,11 @@ impl BoxState {
         self.end.load(Ordering::Acquire)
     }
 
+    /// Whether its tables are as this version wants them.
+    pub(crate) fn is_migrated(&self) -> bool {
+        self.migrated.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_migrated(&self) {
         self.migrated.store(true, Ordering::Release);
     }
@@ -257,7 +262,7 @@ impl Shared {
     /// The ends of all logs, as the open transaction sees them.
     pub(crate) fn log_ends(&self, connection: &Connection) -> rusqlite::Result<Vec<i64>> {
         let read = |state: &Arc<BoxState>| {
-            if !state.migrated.load(Ordering::Acquire) {
+            if !state.is_migrated() {
                 // The printed migrations may have run while the file was open.
                 let found = crate::schema::version(connection, &state.prefix, &state.sql).unwrap_or(0);
                 if found != crate::schema::version_wanted() {
@@ -307,8 +312,7 @@ impl Shared {
 
     /// A write that makes a commit sync, on whichever boxes there are.
     pub(crate) fn barrier(&self) -> Option<impl FnOnce(&Connection) -> rusqlite::Result<()> + use<>> {
-        let state =
-            self.boxes().iter().find(|state| state.migrated.load(Ordering::Acquire)).map(Arc::clone)?;
+        let state = self.boxes().iter().find(|state| state.is_migrated()).map(Arc::clone)?;
         Some(move |connection: &Connection| touch(connection, &state.sql))
     }
 

@@ -90,7 +90,6 @@ pub struct SqliteTx<'c> {
     trouble: RefCell<Option<Error>>,
     /// What others want to hear of, as far as it has not been undone.
     news: RefCell<Vec<News>>,
-    /// Whether anything was written that has not been undone: only then does a commit sync anything.
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
     lean: bool,
     kept: Kept<'c>,

@@ -259,7 +259,10 @@ mod tests {
                 .unwrap();
             if in_doubt {
                 let error = twobox_core::Error::new(ErrorKind::Unavailable, "the sync of a copy failed");
-                db.watched().0.raise_doubt(error);
+                let (shared, core) = db.watched();
+                let between_groups = crate::writer::lock(core);
+                shared.raise_doubt(error);
+                drop(between_groups);
             }
             drop(db);
             assert_eq!(log.exists(), in_doubt);

@@ -101,15 +101,15 @@ async fn rf_18_backups_are_made_every_hour_and_kept_for_seven_days() {
 #[tokio::test(start_paused = true)]
 async fn rf_18_what_an_earlier_backup_of_the_schedule_has_left_is_removed_by_the_next() {
     let world = World::new().await;
-    let make = |name: &str, written: SystemTime| {
+    let make = |name: &str| {
         let path = world.place.file("backups").join(name);
         let file = File::create(&path).unwrap();
-        file.set_modified(written).unwrap();
-        path
+        (path, file)
     };
-    let left = make("shop.db.20200101T000000Z.backup.00000000000000a1.partial", SystemTime::UNIX_EPOCH);
-    let in_the_making = make("shop.db.20200101T000000Z.backup.00000000000000a2.partial", SystemTime::now());
-    let stranger = make("other.db.20200101T000000Z.backup.00000000000000a1.partial", SystemTime::UNIX_EPOCH);
+    let (left, old) = make("shop.db.20200101T000000Z.backup.00000000000000a1.partial");
+    let (in_the_making, _) = make("shop.db.20200101T000000Z.backup.00000000000000a2.partial");
+    let (stranger, of_stranger) = make("other.db.20200101T000000Z.backup.00000000000000a1.partial");
+    [old, of_stranger].iter().for_each(|file| file.set_modified(SystemTime::UNIX_EPOCH).unwrap());
     world.run(BackupPlan::default(), |status| status.made == 1).await;
     assert!(!left.exists() && in_the_making.exists() && stranger.exists());
 }
