@@ -152,6 +152,7 @@ impl<S: OutboxStore> Run<S> {
     ) {
         self.taking = false;
         let Some(leases) = self.logged(result, "take lanes") else { return };
+        self.taken = self.relay.timer.now();
         crash_point!("relay.leased");
         let valid_until = asked.saturating_add(self.relay.options.timing.lease);
         if let Some(lease) = leases.first() {

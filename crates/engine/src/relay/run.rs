@@ -49,8 +49,8 @@ pub(super) struct Run<S: OutboxStore> {
     pub(super) store_ahead: i64,
     /// Since when others have had the time to register what they can reach, on the monotonic clock (L6).
     pub(super) grace_since: Duration,
-    /// When lanes were last taken, on both clocks: if they have gone different ways since, the wall clock has jumped.
-    pub(super) taken: (Duration, Timestamp),
+    /// When lanes were last taken, on the wall clock.
+    pub(super) taken: Timestamp,
     pace: Pace<S>,
 }
 
@@ -59,7 +59,7 @@ impl<S: OutboxStore> Run<S> {
         Self {
             owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
             grace_since: relay.timer.monotonic(),
-            taken: (relay.timer.monotonic(), relay.timer.now()),
+            taken: relay.timer.now(),
             pace: Pace::new(&relay.store, &relay.source),
             relay,
             lanes: BTreeMap::new(),

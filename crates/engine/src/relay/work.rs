@@ -73,13 +73,11 @@ impl<S: OutboxStore> Run<S> {
         self.calls.start(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
     }
 
-    /// How long a destination may be unregistered. One that nobody registered while nobody was running has not been
-    /// given up (L6), nor has one whose registration only looks old because the wall clock has jumped ahead (S13).
+    /// How long a destination may be unregistered. One that nobody could register, because nobody was running or the
+    /// store or the machine stood still, has not been given up (L6), nor has one whose registration only looks old because
+    /// the wall clock has jumped ahead (S13). Lanes are taken every quarter of a lease, if nothing is in the way.
     fn route_grace(&mut self, now: Duration) -> Duration {
-        let wall = self.relay.timer.now();
-        let (then, wall_then) = std::mem::replace(&mut self.taken, (now, wall));
-        let passed = now.saturating_sub(then);
-        if wall.since(wall_then) > passed.saturating_add(self.relay.options.timing.lease) {
+        if self.relay.timer.now().since(self.taken) > self.relay.options.timing.lease / 2 {
             self.grace_since = now;
         }
         let grace = self.relay.options.route_grace;

@@ -35,9 +35,9 @@ impl InHand {
         self.waiting.extend(claimed);
     }
 
-    /// Whether there is a message that only waits for somebody to handle it.
-    pub(super) fn can_begin(&self) -> bool {
-        self.waiting.iter().any(|claimed| !self.busy.contains_key(&claimed.lease.place))
+    /// Whether there is a message that `wanted` takes and nobody is handling.
+    pub(super) fn any(&self, wanted: impl Fn(&Claimed) -> bool) -> bool {
+        self.waiting.iter().any(|claimed| !self.busy.contains_key(&claimed.lease.place) && wanted(claimed))
     }
 
     /// The next message that `wanted` takes and nobody is handling, with what tells its handler that its lease is lost.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::{InboxMeters, Meters};
-use twobox_core::ports::{OwnerToken, Queue, QueueStore};
+use twobox_core::ports::{Claimed, OwnerToken, Queue, QueueStore};
 use twobox_core::{Endpoint, Error, ErrorKind, HandlerResult, Message, MessageId, Random, Response, Result};
 
 pub use self::options::WorkerOptions;
@@ -96,6 +96,12 @@ struct Inner<S: QueueStore> {
 impl<S: QueueStore> Inner<S> {
     fn handling(&self, topic: &Endpoint) -> Option<&Handling<S::Handler>> {
         self.topics.get(topic).or(self.default_topic.as_ref())
+    }
+
+    /// Whether a message is handled outside of the transaction first.
+    fn is_outside(&self, claimed: &Claimed) -> bool {
+        let handling = self.handling(&claimed.message.endpoint);
+        matches!(handling, Some(Handling::Prepared(_) | Handling::External(_)))
     }
 }
 

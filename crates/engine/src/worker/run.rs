@@ -120,14 +120,11 @@ impl<S: QueueStore> Run<S> {
 
     /// When something has to be done without being told.
     fn due(&self) -> Duration {
-        let mut next = self.reap_at;
-        if self.in_hand.len() > 0 {
-            next = next.min(self.renew_at);
-        }
-        if !self.claiming && self.worthwhile() {
-            next = next.min(self.claim_due());
-        }
-        next
+        // What is under way tells when it has ended.
+        let reap = (!self.reaping).then_some(self.reap_at);
+        let renew = (!self.renewing && self.in_hand.len() > 0).then_some(self.renew_at);
+        let claim = (!self.claiming && self.worthwhile()).then(|| self.claim_due());
+        [reap, renew, claim].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
     /// When to claim, if that is worthwhile.
@@ -164,7 +161,13 @@ impl<S: QueueStore> Run<S> {
     /// has begun may take long, and nobody waits for it.
     fn worthwhile(&self) -> bool {
         let room = self.room();
-        room == self.worker.options.batch || (room > 0 && !self.in_hand.can_begin())
+        room == self.worker.options.batch
+            || (room > 0 && !self.in_hand.any(|claimed| self.can_begin(claimed)))
+    }
+
+    /// Whether a message only waits for its turn.
+    fn can_begin(&self, claimed: &Claimed) -> bool {
+        self.outside < self.worker.options.concurrency || !self.worker.is_outside(claimed)
     }
 
     fn claim(&mut self, now: Duration) {
@@ -214,12 +217,7 @@ impl<S: QueueStore> Run<S> {
     fn start_outside(&mut self) {
         while self.outside < self.worker.options.concurrency {
             let worker = &self.worker;
-            let outside = |claimed: &Claimed| {
-                matches!(
-                    worker.handling(&claimed.message.endpoint),
-                    Some(Handling::Prepared(_) | Handling::External(_))
-                )
-            };
+            let outside = |claimed: &Claimed| worker.is_outside(claimed);
             let Some((claimed, lost)) = self.in_hand.next(outside) else { return };
             self.outside += 1;
             self.call(|worker| Box::pin(outside_of_transaction(worker, claimed, lost)));
@@ -241,12 +239,7 @@ impl<S: QueueStore> Run<S> {
             held
         });
         let (worker, prepared) = (Arc::clone(&self.worker), jobs.len());
-        let inside = |claimed: &Claimed| {
-            !matches!(
-                worker.handling(&claimed.message.endpoint),
-                Some(Handling::Prepared(_) | Handling::External(_))
-            )
-        };
+        let inside = |claimed: &Claimed| !worker.is_outside(claimed);
         while jobs.len() < worker.options.batch
             && let Some((claimed, _)) = self.in_hand.next(inside)
         {

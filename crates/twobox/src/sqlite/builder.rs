@@ -228,7 +228,7 @@ impl Builder {
 
     /// How long a handler may take that waits for others while the sender waits for it: `prepare` of
     /// [`handle_async`](Self::handle_async), and handlers added by [`handle_claimed`](Self::handle_claimed). After that it
-    /// is ended at its next `await` and counts as failed. Default 30 s. Those of queued messages have
+    /// is ended at its next `await` and counts as failed; what it has handed to tasks of its own goes on. Default 30 s. Those of queued messages have
     /// [`WorkerOptions::handler_timeout`].
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
         self.handler_timeout = limit;
