@@ -94,7 +94,7 @@ async fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(arguments) => return demo::run(arguments).await,
         Command::DemoShop(arguments) => demo::shop(arguments).await?,
         Command::DemoBilling(arguments) => demo::billing(arguments).await?,
-        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments)?,
         Command::Man(arguments) => manual::man(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,11 @@
 //! Completions for shells and manual pages, both made from the commands themselves.
 
-use std::io::stdout;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
+use crate::cli::print;
 use crate::{Arguments, Result};
 
 #[derive(Clone, Debug, Args)]
@@ -21,13 +21,19 @@ pub(crate) struct ManArguments {
     folder: Option<PathBuf>,
 }
 
-pub(crate) fn completions(arguments: &CompletionsArguments) {
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "twobox", &mut stdout());
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "twobox", &mut text);
+    print(&String::from_utf8_lossy(&text).trim_end())
 }
 
 pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
     match &arguments.folder {
-        None => clap_mangen::Man::new(Arguments::command()).render(&mut stdout())?,
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Arguments::command()).render(&mut text)?;
+            print(&String::from_utf8_lossy(&text).trim_end())?;
+        }
         Some(folder) => {
             std::fs::create_dir_all(folder)?;
             clap_mangen::generate_to(Arguments::command(), folder)?;

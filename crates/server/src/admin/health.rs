@@ -24,9 +24,12 @@ pub(super) async fn livez() -> Json<Alive> {
     alive()
 }
 
-/// Whether the node can work: its database answers. Open to everybody, without any detail.
+/// Whether the node can work: its database answers, and takes what is written. Open to everybody, without any detail.
 #[utoipa::path(get, path = "/readyz", tag = "node", responses((status = 200, body = Alive)))]
 pub(super) async fn readyz(State(admin): State<Shared>) -> Answer<Alive> {
+    if is_stopped(&admin) {
+        return Err(not_ready());
+    }
     match tokio::time::timeout(READY_WAIT, admin.node.db.outbox_stats(0)).await {
         Ok(Ok(_)) => Ok(alive()),
         Ok(Err(error)) => {
@@ -35,6 +38,11 @@ pub(super) async fn readyz(State(admin): State<Shared>) -> Answer<Alive> {
         }
         Err(_) => Err(not_ready()),
     }
+}
+
+/// Whether the store acknowledges nothing any more until the node is started again; it can still be read.
+fn is_stopped(admin: &Shared) -> bool {
+    admin.node.db.meters().store.stopped.get() != 0
 }
 
 fn alive() -> Json<Alive> {
@@ -49,7 +57,11 @@ fn not_ready() -> Refusal {
 #[utoipa::path(get, path = "/_rf/health", tag = "node", responses((status = 200, body = Health)))]
 pub(super) async fn health(State(admin): State<Shared>) -> Answer<Health> {
     let (outbox, inbox) = (admin.node.db.outbox_stats(0).await?, admin.node.db.inbox_stats().await?);
-    let problems = problems(&outbox, &inbox);
+    let mut problems = problems(&outbox, &inbox);
+    if is_stopped(&admin) {
+        let text = "the store takes nothing any more: the log says why; mend that, then start the node again";
+        problems.insert(0, problem("store_stopped", text.into()));
+    }
     let status = if problems.is_empty() { HealthStatus::Healthy } else { HealthStatus::Degraded };
     let version = env!("CARGO_PKG_VERSION").into();
     Ok(Json(Health { status, source: admin.node.source.to_string(), version, problems }))

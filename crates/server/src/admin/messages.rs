@@ -6,10 +6,11 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
 use twobox::{Headers, Once, OnceKey, Payload};
 use twobox_core::message::JSON;
 use twobox_core::wire::BATCH_ITEMS_MAX;
-use twobox_core::{CorrelationId, Destination, Endpoint, MessageId, MessageType, OrderingKey};
+use twobox_core::{CorrelationId, Destination, Endpoint, ErrorKind, MessageId, MessageType, OrderingKey};
 
 use super::extract::{is_list, parse, required, time};
 use super::refusal::{Code, Refusal};
@@ -37,13 +38,17 @@ pub(super) async fn send(State(admin): State<Shared>, headers: HeaderMap, body: 
         if is_list(&body) { read_batch(&body, &headers)? } else { vec![read_one(&body, &headers)?] };
     let messages = messages.iter().map(|message| admin.keyed(message));
     let messages: Vec<Keyed> = in_order(messages)?;
+    let is_batch = messages.len() > 1;
     let outbox = admin.node.outbox.clone();
     let enqueueing = admin.node.db.transaction(move |tx| {
-        let enqueue = |(key, message): &Keyed| match key {
-            Some(key) => outbox.enqueue_once(tx, key, message).map(Into::into),
-            None => outbox.enqueue(tx, message).map(Into::into),
+        let enqueue = |(place, (key, message)): (usize, &Keyed)| {
+            let sent: twobox::Result<Sent> = match key {
+                Some(key) => outbox.enqueue_once(tx, key, message).map(Into::into),
+                None => outbox.enqueue(tx, message).map(Into::into),
+            };
+            sent.map_err(|error| if is_batch { placed(place, error) } else { error })
         };
-        messages.iter().map(enqueue).collect::<twobox::Result<Vec<Sent>>>()
+        messages.iter().enumerate().map(enqueue).collect::<twobox::Result<Vec<Sent>>>()
     });
     Ok(Json(SendAnswer { messages: enqueueing.await? }))
 }
@@ -64,9 +69,9 @@ fn read_batch(body: &[u8], headers: &HeaderMap) -> Result<Vec<api::NewMessage>, 
         return Err(Code::Invalid
             .because("the header Idempotency-Key is for one message: give each an idempotencyKey"));
     }
-    let messages: Vec<api::NewMessage> = parse(body)?;
+    let messages: Vec<Box<RawValue>> = parse(body)?;
     if (1..=BATCH_ITEMS_MAX).contains(&messages.len()) {
-        return Ok(messages);
+        return in_order(messages.iter().map(|message| parse(message.get().as_bytes())));
     }
     let count = messages.len();
     Err(Code::Invalid.because(format!("a batch of {count} messages: send from 1 to {BATCH_ITEMS_MAX}")))
@@ -78,6 +83,14 @@ fn in_order<T>(items: impl ExactSizeIterator<Item = Result<T, Refusal>>) -> Resu
     let place =
         |place, refusal: Refusal| if is_batch { refusal.at(&format!("message {place}")) } else { refusal };
     items.enumerate().map(|(at, item)| item.map_err(|refusal| place(at, refusal))).collect()
+}
+
+/// An error of the message itself, with its place; others are about all of them.
+fn placed(place: usize, error: twobox::Error) -> twobox::Error {
+    match error.kind() {
+        ErrorKind::Invalid => twobox::Error::invalid(format!("message {place}: {error}")),
+        _ => error,
+    }
 }
 
 impl Admin {

@@ -84,8 +84,16 @@ impl Tokens {
 }
 
 impl FromIterator<Token> for Tokens {
+    /// A token that is named for several scopes is one, with all of them.
     fn from_iter<I: IntoIterator<Item = Token>>(tokens: I) -> Self {
-        Self(tokens.into_iter().collect())
+        let mut all: Vec<Token> = Vec::new();
+        for mut token in tokens {
+            match all.iter_mut().find(|known| known.hash == token.hash) {
+                Some(known) => known.scopes.append(&mut token.scopes),
+                None => all.push(token),
+            }
+        }
+        Self(all)
     }
 }
 
@@ -108,6 +116,16 @@ mod tests {
         assert_eq!(Tokens::default().find(b"").map(Token::name), None);
         let shown = format!("{tokens:?}");
         assert!(!shown.contains("secret") && !shown.contains("hash"), "{shown}");
+    }
+
+    #[test]
+    fn rf_22_a_token_that_is_named_twice_has_both_scopes() {
+        let tokens: Tokens =
+            [Token::new("ann", b"secret-1", [Scope::Write]), Token::new("ann", b"secret-1", [Scope::Send])]
+                .into_iter()
+                .collect();
+        let token = tokens.find(b"secret-1").unwrap();
+        assert!([Scope::Read, Scope::Write, Scope::Send].into_iter().all(|scope| token.allows(scope)));
     }
 
     #[test]

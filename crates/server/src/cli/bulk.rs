@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Common;
 use super::confirm::Confirm;
@@ -123,6 +124,8 @@ impl Going<'_> {
         mut step: Step,
         request: impl Fn(Step) -> R,
     ) -> Result<(u64, bool)> {
+        // From the beginning: who interrupts it in the middle of a batch is heard when that is through.
+        let mut interrupts = signal(SignalKind::interrupt())?;
         let mut done = 0;
         loop {
             let answer: std::result::Result<BulkAnswer, Failure> =
@@ -146,8 +149,9 @@ impl Going<'_> {
             };
             // Every batch is a commit: whatever was done stays done.
             tokio::select! {
+                biased;
+                _ = interrupts.recv() => return Ok((done, false)),
                 () = tokio::time::sleep(wait) => {}
-                _ = tokio::signal::ctrl_c() => return Ok((done, false)),
             }
         }
     }

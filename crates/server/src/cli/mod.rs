@@ -23,6 +23,7 @@ mod text;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::failure::Failure;
+pub(crate) use self::output::print;
 pub(crate) use self::text::thousands;
 
 use self::place::{Place, PlaceOptions};

@@ -11,7 +11,7 @@ use super::text::{thousands, visible, visible_json};
 use crate::Result;
 
 /// Prints data.
-pub(super) fn print(text: &impl fmt::Display) -> Result<()> {
+pub(crate) fn print(text: &impl fmt::Display) -> Result<()> {
     let mut out = stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         // Whoever reads has seen enough.

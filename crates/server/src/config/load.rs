@@ -125,8 +125,10 @@ impl Loaded {
             None if implicit.exists() => loading.file(implicit),
             None => {}
         }
-        loading.environment(&given.environment);
+        let unknown = loading.environment(&given.environment);
         loading.flags(&given.flags);
+        // Only now: a flag may name the variable of a secret.
+        loading.refuse_unknown(unknown);
         if loading.faults.is_empty() { Ok(loading.loaded) } else { Err(loading.faults) }
     }
 }
@@ -197,7 +199,8 @@ impl Loading {
         self.faults.push(Fault { origin, key: path.into(), text });
     }
 
-    fn environment(&mut self, variables: &[(OsString, OsString)]) {
+    /// Takes over what is there; returns the variables that are no settings.
+    fn environment<'v>(&mut self, variables: &'v [(OsString, OsString)]) -> Vec<&'v str> {
         let mut variables: Vec<_> = variables.iter().collect();
         variables.sort();
         let mut unknown = Vec::new();
@@ -215,6 +218,10 @@ impl Loading {
                 (None, _) => unknown.push(name),
             }
         }
+        unknown
+    }
+
+    fn refuse_unknown(&mut self, mut unknown: Vec<&str>) {
         let secrets = self.loaded.config.secret_variables();
         unknown.retain(|name| !OTHERS.contains(name) && !secrets.contains(name));
         let known: Vec<String> = self.entries.iter().map(Entry::variable).collect();

@@ -125,3 +125,14 @@ fn a_program_may_take_as_long_as_configured_for_its_whole_answer() {
     );
     assert_eq!(worker.handler_timeout, config.handler.timeout + config.handler.connect_timeout);
 }
+
+/// Wherever it is named: in the file, in a variable or by a flag.
+#[test]
+fn rf_24_the_variable_of_a_secret_is_known() {
+    let secret = ("TWOBOX_MY_TOKEN", "0123456789abcdef");
+    let named = ("--set", "admin.read_token_env", "TWOBOX_MY_TOKEN");
+    load("", &[secret], &[named]).unwrap();
+    load("", &[secret, ("TWOBOX_ADMIN_READ_TOKEN_ENV", "TWOBOX_MY_TOKEN")], &[]).unwrap();
+    let faults = load("", &[secret], &[]).unwrap_err();
+    assert!(faults[0].contains("TWOBOX_MY_TOKEN: unknown variable"), "{faults:?}");
+}

@@ -1,6 +1,7 @@
 //! Processes of the demonstration.
 
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -11,6 +12,9 @@ use crate::Result;
 
 /// A service that does not start or stop within this time never will.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The signal that nobody can ignore.
+const SIGKILL: i32 = 9;
 
 /// A running service. It ends when this is dropped, and when this process ends, however it ends.
 pub(super) struct Service {
@@ -40,17 +44,18 @@ impl Service {
         Ok(Self { child, said: said.trim().to_owned() })
     }
 
-    /// SIGKILL: it gets no chance to do anything.
+    /// SIGKILL: it gets no chance to do anything. Fails if it was not this that ended it.
     pub(super) async fn kill(mut self) -> Result<()> {
-        self.child.kill().await?;
-        Ok(())
+        self.child.start_kill()?;
+        let status = self.child.wait().await?;
+        if status.signal() == Some(SIGKILL) { Ok(()) } else { Err(ended(status).into()) }
     }
 
     /// Asks it to stop, and waits until it has.
     pub(super) async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await??;
-        if status.success() { Ok(()) } else { Err(format!("a service ended with {status}").into()) }
+        if status.success() { Ok(()) } else { Err(ended(status).into()) }
     }
 
     /// Whether it has ended without being asked.
@@ -64,4 +69,8 @@ pub(super) async fn parent_is_gone() {
     let mut byte = [0];
     // Nothing is ever written to it, so any end of the read means the same.
     let _: std::io::Result<usize> = tokio::io::stdin().read(&mut byte).await;
+}
+
+fn ended(status: ExitStatus) -> String {
+    format!("a service ended by itself, with {status}")
 }

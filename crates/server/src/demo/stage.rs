@@ -53,6 +53,16 @@ struct Cast {
     billing: Service,
 }
 
+impl Cast {
+    /// Fails if one of them has ended without being killed.
+    fn check(&mut self) -> Result<()> {
+        if self.shop.has_ended()? || self.billing.has_ended()? {
+            return Err("a service has ended by itself".into());
+        }
+        Ok(())
+    }
+}
+
 impl Stage {
     pub(super) async fn new(folder: &Path, arguments: &Arguments, seed: u64) -> Result<Self> {
         Ok(Self {
@@ -163,17 +173,20 @@ impl Stage {
     ) -> Result<Cast> {
         tokio::time::sleep(chance.time_below(self.pause_max)).await;
         self.show(auditor)?;
+        cast.check()?;
         match fault {
             Fault::Cut => self.proxy.cut_one(),
             Fault::DropAnswer => self.proxy.drop_one(),
             Fault::KillShop => {
                 self.aim(chance).await;
                 cast.shop.kill().await?;
+                self.kills_done += 1;
                 cast.shop = self.start_shop(self.orders_per_second()?).await?;
             }
             Fault::KillBilling => {
                 self.aim(chance).await;
                 cast.billing.kill().await?;
+                self.kills_done += 1;
                 cast.billing = self.start_billing().await?;
             }
         }
@@ -186,16 +199,13 @@ impl Stage {
         if chance.below(2) == 0 {
             tokio::time::sleep(chance.time_below(LINGER_MAX)).await;
         }
-        self.kills_done += 1;
         self.kills_in_flight += u32::from(self.proxy.in_flight() > 0);
     }
 
     async fn drain(&self, cast: &mut Cast, auditor: &Auditor) -> Result<()> {
         let draining = async {
             while self.show(auditor)? < self.messages {
-                if cast.shop.has_ended()? || cast.billing.has_ended()? {
-                    return Err("a service has ended by itself".into());
-                }
+                cast.check()?;
                 tokio::time::sleep(LOOK_EVERY).await;
             }
             Ok(())

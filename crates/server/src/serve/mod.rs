@@ -11,9 +11,11 @@ mod running;
 mod schedule;
 mod target;
 
+use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use twobox_core::one_line;
 
 pub(crate) use self::target::{Target, escape};
 
@@ -29,7 +31,10 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     // From here on signals are not lost, however long opening the database takes.
     let mut signals = Signals::new()?;
     let mut running = Running::start(loaded.config, secrets).await?;
-    println!("ready {running}");
+    // Whoever started it may not listen, or have no room to write down what it says.
+    if let Err(error) = writeln!(stdout(), "ready {running}").and_then(|()| stdout().flush()) {
+        tracing::warn!(error = one_line(&error), "cannot say that the node is ready");
+    }
     notify::tell("READY=1");
     loop {
         match signals.next().await {

@@ -22,7 +22,7 @@ impl Running {
                 let _: Result<(), _> = transport.replace_keys(keyring);
             }
         }
-        if let Some(server) = self.server.as_ref().filter(|_| !self.config.receive.unsigned) {
+        if let Some(server) = self.server.as_ref().filter(|_| takes_sources(&self.config, &loaded.config)) {
             let _: Result<(), _> = server.replace_keys(secrets.sources);
         }
         self.tokens.set(secrets.tokens);
@@ -36,16 +36,27 @@ impl Running {
 
 /// Settings that have changed and are not taken over by a reload.
 fn waiting(old: &Config, new: &Config) -> Vec<String> {
-    let (old, new) = (without_secrets(old), without_secrets(new));
+    let takes_sources = takes_sources(old, new);
+    let strip = |config| without_secrets(config, takes_sources);
+    let (old, new) = (strip(old), strip(new));
     let changed = entries().into_iter().filter(|entry| entry.show(&old) != entry.show(&new));
     changed.map(|entry| entry.path).collect()
 }
 
+/// Whether the keys of sources are taken over: those of a node that listens, and checks signatures, before and after.
+/// Otherwise they wait like the settings that make them needless.
+fn takes_sources(old: &Config, new: &Config) -> bool {
+    let is_signed = |config: &Config| config.receive.listen.is_some() && !config.receive.unsigned;
+    is_signed(old) && is_signed(new)
+}
+
 /// The configuration without what a reload takes over.
-fn without_secrets(config: &Config) -> Config {
+fn without_secrets(config: &Config, takes_sources: bool) -> Config {
     let mut config = config.clone();
     config.destinations.values_mut().for_each(|destination| destination.keys.clear());
-    config.sources.clear();
+    if takes_sources {
+        config.sources.clear();
+    }
     config.admin.read_token_env.clear();
     config.admin.read_token_file = None;
     config.admin.write_token_env.clear();
@@ -61,12 +72,19 @@ mod tests {
 
     #[test]
     fn what_a_reload_leaves_alone_is_named() {
-        let (old, mut new) = (Config::default(), Config::default());
+        let mut old = Config::default();
+        old.receive.listen = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 7400)));
+        let mut new = old.clone();
         new.sources.entry("shop".into()).or_default();
         new.admin.read_token_env = "READ".into();
         assert!(waiting(&old, &new).is_empty());
         new.outbox.retries_max += 1;
         new.destinations.entry("billing".into()).or_default();
         assert_eq!(waiting(&old, &new), ["outbox.retries_max", "destinations"]);
+        // Without its sources it would refuse everybody until it is started again.
+        let mut unsigned = old.clone();
+        unsigned.receive.unsigned = true;
+        old.sources.entry("shop".into()).or_default();
+        assert_eq!(waiting(&old, &unsigned), ["receive.unsigned", "sources"]);
     }
 }

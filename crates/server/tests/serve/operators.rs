@@ -82,3 +82,25 @@ async fn rf_22_a_node_takes_messages_and_serves_operators() {
     let logs = [world.log("shop"), world.log("billing")].concat();
     assert!(!logs.contains("-token-"), "{logs}");
 }
+
+/// Nothing is acknowledged any more until it is started again, which nobody would do for a node that says it is well.
+#[tokio::test(flavor = "multi_thread")]
+async fn s14_rf_22_a_node_whose_store_has_stopped_is_not_ready_and_says_why() {
+    let program = Program::start(|_, _| DONE).await;
+    let world = World::new();
+    let billing = Node::start(&world.configure_billing(&program.url(), "127.0.0.1:0", &["1"])).await;
+    let config = world.configure_shop(billing.listen(), &["1"]);
+    let (write, send) = ("write-token-0123456789", "send-token-0123456789");
+    serve_operators(&world, &config, &format!("alice {write}\n"), &format!("{send}\n"));
+    let shop = Node::start(&config).await;
+    let to = address(&shop);
+    assert_eq!(ask(to, "GET /readyz", write, "").await.0, 200);
+    std::fs::rename(world.path("shop.db"), world.path("elsewhere.db")).unwrap();
+    let message = r#"{"destination":"billing","endpoint":"OrderPlaced","payload":{"order": 7}}"#;
+    assert_eq!(ask(to, "POST /v1/messages", send, message).await.0, 503);
+    assert_eq!(ask(to, "GET /readyz", write, "").await.0, 503);
+    let (status, body) = ask(to, "GET /_rf/health", write, "").await;
+    assert!(status == 200 && body.contains("\"store_stopped\""), "{status} {body}");
+    shop.kill().await;
+    billing.stop().await;
+}

@@ -62,6 +62,7 @@ impl Core {
                 error = one_line(error),
                 "the database is damaged; nothing more is acknowledged"
             );
+            self.meters().stopped.set(1);
             self.stopped = Some(reason);
         }
     }

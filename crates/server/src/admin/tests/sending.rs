@@ -116,6 +116,14 @@ async fn rf_01_a_batch_is_enqueued_as_a_whole_or_not_at_all() {
     let reply = send(&world, &json!([message(), message(), wrong])).await;
     reply.refused(422, "invalid");
     assert!(reply.text().contains("message 2: endpoint"), "{}", reply.text());
+    for (field, value) in
+        [("contentType", json!("text/plain\n")), ("endpoint", json!(7)), ("surprise", json!(1))]
+    {
+        let mut wrong = message();
+        wrong[field] = value;
+        let reply = send(&world, &json!([message(), message(), wrong])).await;
+        assert!(reply.text().contains("message 2: "), "{field}: {}", reply.text());
+    }
     let large: Value = vec![message(); 1001].into();
     send(&world, &large).await.refused(422, "invalid");
     send(&world, &json!([])).await.refused(422, "invalid");
