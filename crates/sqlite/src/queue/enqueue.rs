@@ -121,18 +121,18 @@ fn again(
     let (topic, now_micros) = (message.endpoint.as_str(), now.as_micros());
     let values = params![known.row, topic, named(hash), hash.as_bytes(), now_micros, times.ready];
     tx.execute(&tx.sql.queue_renew_row, values)?;
+    let is_dead = matches!(known.status, InboxStatus::Dead | InboxStatus::Expired);
     if known.is_queued {
         update(tx, known.row, message, &times)?;
         if times.scheduled {
             Ended { peer, key: known.key.as_deref() }.promote(tx, now)?;
         }
-    } else if known.status != InboxStatus::Dead {
+    } else if !is_dead {
         tx.execute(&tx.sql.queue_reopen, [known.row])?;
         store(tx, consumer, (peer, known.row), message, now)?;
         Counts { queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
     }
-    let is_dead = matches!(known.status, InboxStatus::Dead | InboxStatus::Expired);
     Ok(if is_dead { Enqueued::Dead } else { Enqueued::Updated })
 }
 

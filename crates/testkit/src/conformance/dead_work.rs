@@ -163,6 +163,12 @@ pub async fn ibx_8_2_purged_is_gone_and_still_recognised<F: StoreFixture>() {
     let answers = deliver(&fixture, &again, |_| Some(HandlerScript::Effect)).await;
     assert!(matches!(&answers[0], Answer::Rejected { error } if error == "never"), "{answers:?}");
     assert_eq!(fixture.effects().await, Vec::<String>::new());
+    worker.put(Message { expires: fixture.clock().now(), ..message(&fixture, "late", "billing") }).await;
+    assert!(worker.claim(10).await.is_empty(), "it has expired");
+    assert_eq!(purge(&only_id("late"), 10).await, (1, false));
+    assert_eq!(worker.put(message(&fixture, "late", "billing")).await, Enqueued::Dead);
+    assert_eq!(worker.status("late").await, InboxStatus::Expired);
+    assert!(worker.claim(10).await.is_empty());
 }
 
 async fn sweep<F: StoreFixture>(fixture: &F, batch: usize) -> Swept {
