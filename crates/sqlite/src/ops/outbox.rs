@@ -155,10 +155,12 @@ impl Walk<'_> {
     fn look(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         self.examined += 1;
         let seq: i64 = row.get(column::SEQ)?;
-        self.range.below = seq;
         if row.get(column::SHADOWED)? {
-            return Ok(()); // it is shown as what waits
+            // It is shown as what waits, which comes next and may be on the next page.
+            self.range.below = seq.saturating_add(1);
+            return Ok(());
         }
+        self.range.below = seq;
         let status = status(row, self.lanes)?;
         let in_log = matches!(row.get_ref(column::STATE)?, rusqlite::types::ValueRef::Null);
         if in_log && status != OutboxStatus::Sent {

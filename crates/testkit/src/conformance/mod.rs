@@ -134,7 +134,9 @@ macro_rules! store_conformance {
                 s18_rf_22_outbox_counters_know_what_was_removed,
                 rf_22_pending_messages_are_counted_per_destination, rf_22_a_long_backlog_is_counted_up_to_a_bound,
                 rf_22_the_outbox_is_listed_in_pages, rf_22_the_outbox_is_searched,
-                s18_rf_22_a_search_looks_at_a_bounded_number_of_rows, adr_09_rf_22_a_message_of_the_outbox_is_shown,
+                s18_rf_22_a_search_looks_at_a_bounded_number_of_rows,
+                rf_22_a_page_that_ends_at_a_waiting_message_does_not_hide_it,
+                adr_09_rf_22_a_message_of_the_outbox_is_shown,
                 rf_22_dead_letters_are_paged_with_tokens;
             ops_inbox: s18_rf_22_inbox_counters_follow_deliveries, s18_rf_22_inbox_counters_follow_the_queue,
                 s18_rf_22_inbox_counters_follow_claims_and_marks, rf_22_the_inbox_is_listed_and_searched,

@@ -303,6 +303,23 @@ pub async fn s18_rf_22_a_search_looks_at_a_bounded_number_of_rows<F: StoreFixtur
     assert_eq!((rest.examined, rest.next), (0, None), "all that is pending was seen, so the log need not be");
 }
 
+/// RF-22: a message that waits beside its row in the log is found although a page ends between the two.
+pub async fn rf_22_a_page_that_ends_at_a_waiting_message_does_not_hide_it<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    fixture.append(vec![message(&fixture, "oldest", "crm")]).await.expect("appends");
+    let waits = Message { endpoint: name("Refund"), ..message(&fixture, "waits", "billing") };
+    wait_with(&fixture, vec![(waits, Some(failed(1)))]).await;
+    // With its row in the log, exactly as many as one page looks at.
+    let newer = (1..EXAMINED_MAX).map(|n| message(&fixture, &format!("m{n}"), "billing")).collect();
+    fixture.append(newer).await.expect("appends");
+    for status in [None, Some(OutboxStatus::Pending)] {
+        let refunds = OutboxFilter { status, endpoint: Some(name("Refund")), ..OutboxFilter::default() };
+        let first = page(&fixture, &refunds, None, 10).await;
+        assert_eq!((first.items.len(), first.examined), (0, EXAMINED_MAX), "{status:?}");
+        assert_eq!(ids(&list(&fixture, &refunds, 10).await), ["waits"], "{status:?}");
+    }
+}
+
 /// ADR-09, RF-22: one message, attempt by attempt, with its place in a trace.
 pub async fn adr_09_rf_22_a_message_of_the_outbox_is_shown<F: StoreFixture>() {
     let fixture = F::fresh().await;
