@@ -48,9 +48,10 @@ impl Range {
             range.above = if at > first { at.saturating_sub(slack) } else { i64::MIN };
         }
         if let Some(until) = until {
-            // Of three rows the first may still be before it.
+            // Of three rows the first two may still be before it, and there may be a gap behind each of them in which
+            // only what waits is left.
             let at = next(place(until)?)?;
-            range.below = at.first().map_or(i64::MAX, |(row, _)| row.saturating_add(slack));
+            range.below = at.last().map_or(i64::MAX, |(row, _)| row.saturating_add(slack));
         }
         Ok(range)
     }

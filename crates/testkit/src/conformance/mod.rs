@@ -135,6 +135,7 @@ macro_rules! store_conformance {
                 rf_22_pending_messages_are_counted_per_destination, rf_22_a_long_backlog_is_counted_up_to_a_bound,
                 rf_22_the_outbox_is_listed_in_pages, rf_22_the_outbox_is_searched,
                 s18_rf_22_a_search_looks_at_a_bounded_number_of_rows,
+                rf_22_a_search_by_date_finds_what_waits_in_a_gap_of_the_log,
                 rf_22_a_page_that_ends_at_a_waiting_message_does_not_hide_it,
                 adr_09_rf_22_a_message_of_the_outbox_is_shown,
                 rf_22_dead_letters_are_paged_with_tokens;
