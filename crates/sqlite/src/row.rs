@@ -6,7 +6,8 @@ use std::time::Duration;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use twobox_core::ports::Undecodable;
-use twobox_core::{Headers, Message, Payload, Result, Timestamp};
+use twobox_core::wire::check_content_type;
+use twobox_core::{ContentType, Headers, Message, Payload, Result, Timestamp};
 
 /// Columns in the order in which every statement that reads messages lists them.
 mod column {
@@ -61,7 +62,7 @@ fn decode(row: &Row<'_>, replay: u32, ttl: Duration, like: Option<&Message>) -> 
             .ok_or("endpoint is null")?,
         message_type: parse(row, column::MESSAGE_TYPE)?.ok_or("message_type is null")?,
         payload: payload(row)?,
-        content_type: text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?.into(),
+        content_type: content_type(row)?,
         correlation_id: parse(row, column::CORRELATION_ID)?,
         ordering_key: parse(row, column::ORDERING_KEY)?,
         headers: headers(row)?,
@@ -70,6 +71,13 @@ fn decode(row: &Row<'_>, replay: u32, ttl: Duration, like: Option<&Message>) -> 
         expires: expires.unwrap_or_else(|| available.plus(ttl)),
         replay,
     })
+}
+
+/// One that no envelope can carry would make the receiver refuse the whole batch.
+fn content_type(row: &Row<'_>) -> Result<ContentType, String> {
+    let text = text(row, column::CONTENT_TYPE)?.ok_or("content_type is null")?;
+    check_content_type(text).map_err(|error| error.to_string())?;
+    Ok(text.into())
 }
 
 fn headers(row: &Row<'_>) -> Result<Headers, String> {

@@ -301,6 +301,29 @@ async fn s19_an_undecodable_row_dies_alone_with_its_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s19_a_content_type_that_no_envelope_can_carry_dies_alone() {
+    let world = World::new().await;
+    world.enqueue_many("a", 2).await;
+    let insert = "INSERT INTO outbox_log (message_id, source, destination, endpoint, payload, content_type) \
+                  VALUES (?1, 'shop', 'billing', 'Pay', '1', ?2)";
+    let odd = move |tx: &mut twobox_sqlite::SqliteTx<'_>| {
+        tx.execute(insert, ("control", "text/plain\n"))?;
+        tx.execute(insert, ("long", "x".repeat(256)))
+    };
+    world.db.transaction::<_, twobox_core::Error, _>(odd).await.unwrap();
+    world.enqueue_many("b", 2).await;
+    let sink = ScriptedTransport::sink();
+    let relay = world.relay(&[("billing", Arc::new(sink.clone()))], RelayOptions::default());
+    world.until_sent(4).await;
+    world.until("control", "Failed").await;
+    world.until("long", "Failed").await;
+    assert_eq!(sink.sent(), ["a0", "a1", "b0", "b1"]);
+    let letters = world.db.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap();
+    assert_eq!(letters.iter().map(|letter| letter.reason.as_str()).collect::<Vec<_>>(), ["undecodable"; 2]);
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn s19_a_destination_that_is_no_name_stops_nobody_else_and_dies_visibly() {
     let world = World::new().await;
     let insert = "INSERT INTO outbox_log (message_id, source, destination, endpoint, payload) \
