@@ -163,6 +163,7 @@ statements! {
     raise_watermark = "sweep/raise_watermark.sql";
     read_log = "outbox/read_log.sql";
     reclaim = "inbox/reclaim.sql";
+    redate_receipts = "sweep/redate_receipts.sql";
     register_lane = "outbox/register_lane.sql";
     release_key = "outbox/release_key.sql";
     release_lane = "outbox/release_lane.sql";

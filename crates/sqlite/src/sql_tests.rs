@@ -100,6 +100,7 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.inbox_other_outbox, "SEARCH inbox_outboxes USING PRIMARY KEY (peer_id=?)"),
         (&sql.inbox_peer_outbox, "SEARCH inbox_peers USING INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.old_receipt, "SEARCH outbox_receipts USING PRIMARY KEY (lane_id=?)"),
+        (&sql.redate_receipts, "SEARCH outbox_receipts USING PRIMARY KEY (lane_id=? AND last_seq=?)"),
     ];
     for (sql, wanted) in expected {
         let plan = plan(&connection, sql);

@@ -32,7 +32,7 @@ impl SweepStore for Sqlite {
             }
             let batch = i64::try_from(plan.batch.max(1)).unwrap_or(i64::MAX);
             let mut swept = Swept::default();
-            trim(tx, now.minus(plan.sent_retention), batch, &mut swept)?;
+            trim(tx, (now, now.minus(plan.sent_retention)), batch, &mut swept)?;
             forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
             purge(tx, (now, plan.dedup_window), batch, &mut swept)?;
             forget_audit(tx, now.minus(plan.audit_retention), batch, &mut swept)?;
@@ -61,7 +61,12 @@ fn lead(tx: &mut SqliteTx<'_>, me: &str, now: Timestamp) -> Result<bool> {
 }
 
 /// Trims what was sent long ago: log rows of each lane behind its own cursor, then waiting rows.
-fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
+fn trim(
+    tx: &mut SqliteTx<'_>,
+    (now, before): (Timestamp, Timestamp),
+    batch: i64,
+    swept: &mut Swept,
+) -> Result<()> {
     let lanes = tx.query(&tx.sql.sweep_lanes, [], |row| {
         // A name that is no text at all stays: nothing of its lane is ever trimmed, and nobody else's is kept.
         let names = row.get::<String>(1).ok().zip(row.get::<String>(2).ok());
@@ -74,6 +79,13 @@ fn trim(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept)
             let receipt = tx.query_optional(&tx.sql.old_receipt, [lane], |row| {
                 Ok((row.get::<i64>(0)?, row.get::<i64>(1)?, row.get::<i64>(2)?))
             })?;
+            // A date to come is of a clock that has jumped since: it would keep the lane's log until then (S13).
+            if receipt.is_some_and(|(_, _, sent_at)| sent_at > now.as_micros()) {
+                let values = [lane, now.as_micros(), SCAN_MAX];
+                let redated = count(tx.execute(&tx.sql.redate_receipts, values)?);
+                room -= PART_COST + redated / ROWS_LOOKED_AT;
+                break;
+            }
             let old = receipt.filter(|(_, _, sent_at)| *sent_at <= before.as_micros());
             let Some((first, last, sent_at)) = old else { break };
             let part = last.min(cursor).min(first.saturating_add(SCAN_MAX));

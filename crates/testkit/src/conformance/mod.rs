@@ -65,7 +65,8 @@ macro_rules! store_conformance {
                 s9_a_message_from_the_future_is_refused_for_now, an_unknown_endpoint_leaves_no_row,
                 w7_what_was_not_reached_is_said_so, rf_25_a_response_beyond_the_limit_is_rejected,
                 follow_ups_commit_with_the_effect, results_survive_a_reopening, one_bad_neighbour_spoils_nobody;
-            sweep: rf_12_only_old_sent_messages_are_trimmed, s18_sweeping_goes_in_small_batches,
+            sweep: rf_12_only_old_sent_messages_are_trimmed,
+                s13_rf_12_what_a_clock_that_was_ahead_has_sent_is_trimmed, s18_sweeping_goes_in_small_batches,
                 s9_purging_raises_the_watermark_with_it, s18_dead_letters_are_never_swept,
                 s9_the_watermark_never_falls, l11_a_held_lane_pins_nobody_elses_log;
             dedup: ibx_002_ibx_003_ibx_004_seen_until_it_is_done, ibx_001_the_key_is_source_and_id,

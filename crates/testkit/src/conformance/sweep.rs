@@ -31,6 +31,25 @@ pub async fn rf_12_only_old_sent_messages_are_trimmed<F: StoreFixture>() {
     assert_eq!(fixture.status("pending").await.expect("stays").0, "Pending");
 }
 
+/// S13: what was sent while a clock was a year ahead is kept for its retention, not for a year.
+pub async fn s13_rf_12_what_a_clock_that_was_ahead_has_sent_is_trimmed<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    fixture.clock().step_forward(DAY * 365);
+    for id in ["a", "b"] {
+        fixture.append(vec![message(&fixture, id, "billing")]).await.expect("appends");
+        let lease = lane(&fixture).await;
+        let entries = unread(&fixture, &lease).await;
+        fixture.store().settle_log(&lease, all_sent(&entries)).await.expect("settles");
+    }
+    fixture.clock().step_back(DAY * 365);
+    assert_eq!(sweep(&fixture, &SweepPlan::default()).await.trimmed, 0);
+    fixture.clock().advance(DAY * 7 - Duration::from_secs(1));
+    assert_eq!(sweep(&fixture, &SweepPlan::default()).await.trimmed, 0, "it counts from when it was noticed");
+    fixture.clock().advance(Duration::from_secs(1));
+    assert_eq!(sweep(&fixture, &SweepPlan::default()).await.trimmed, 2, "and all of it at once");
+    assert_eq!(fixture.log_rows().await, 0);
+}
+
 /// S18: a sweep takes a little at a time and says when there is more.
 pub async fn s18_sweeping_goes_in_small_batches<F: StoreFixture>() {
     let fixture = F::fresh().await;
