@@ -1,6 +1,6 @@
 //! Waiting rows: what is due, which keys are held, what became of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -81,7 +81,7 @@ impl Sqlite {
             let due = tx.query(&tx.sql.scheduled_due, params![lane, now, JOIN_MAX], |row| {
                 Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1).unwrap_or(None), row.get::<i64>(2)?))
             })?;
-            let (mut joined, mut joined_at) = (0, None);
+            let (mut joined, mut joined_at, mut keys) = (0, None, BTreeSet::<String>::new());
             for (seq, key, due_at) in due {
                 // Those due earlier come first in their key, whenever they are noticed.
                 if joined_at.replace(due_at) != Some(due_at) {
@@ -90,9 +90,11 @@ impl Sqlite {
                 let next = key.is_none().then_some(now);
                 tx.execute(&tx.sql.join_waiting, params![seq, joined, next])?;
                 crash_point!("waiting.joined");
-                if let Some(key) = key {
-                    refresh(tx, lane, &key, now)?;
-                }
+                keys.extend(key);
+            }
+            // Once for each when all have joined: it looks at everything that waits in the key.
+            for key in &keys {
+                refresh(tx, lane, key, now)?;
             }
             Ok(())
         })

@@ -48,7 +48,8 @@ macro_rules! store_conformance {
                 l5_order_survives_a_clock_that_steps_back, s13_no_message_is_parked_beyond_the_longest_delay,
                 l6_expired_messages_are_due_at_once, s5_sent_is_final, held_keys_are_reported,
                 s12_different_keys_do_not_wait_for_each_other, l5_scheduled_for_tomorrow_is_no_part_of_its_key,
-                a_key_follows_its_head_in_one_batch, l5_what_joins_later_comes_later, a_stale_lease_settles_no_waiting_row;
+                a_key_follows_its_head_in_one_batch, l5_what_joins_later_comes_later,
+                l5_what_joins_together_keeps_its_order, a_stale_lease_settles_no_waiting_row;
             replay: rf_05_dead_letters_are_listed_with_their_reason, l10_replay_keeps_id_and_place,
                 l10_replay_under_a_new_id_goes_to_the_end, l10_callbacks_are_due_until_confirmed,
                 s12_blocked_keys_are_listed_and_released, replay_is_bounded_and_filtered,

@@ -286,6 +286,29 @@ pub async fn l5_what_joins_later_comes_later<F: StoreFixture>() {
     assert_eq!(due(&fixture, &lease).await, ["first", "soon"]);
 }
 
+/// L5: what joins at the same time joins in the order of its dates, and every key has one head.
+pub async fn l5_what_joins_together_keeps_its_order<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let after = |seconds, id, key| {
+        let keyed = keyed(&fixture, id, key);
+        (Message { available: keyed.created.plus(Duration::from_secs(seconds)), ..keyed }, None)
+    };
+    let messages = vec![
+        after(3, "a3", "a"),
+        after(1, "a1", "a"),
+        after(3, "b2", "b"),
+        after(1, "a2", "a"),
+        after(2, "b1", "b"),
+    ];
+    let (lease, positions) = wait_with(&fixture, messages).await;
+    fixture.clock().advance(DELAY);
+    assert_eq!(due(&fixture, &lease).await, ["a1", "a2", "a3", "b1", "b2"]);
+    settle(&fixture, &lease, &positions[1], failed(1)).await;
+    assert_eq!(due(&fixture, &lease).await, ["b1", "b2"], "nobody else of its key goes before it");
+    settle(&fixture, &lease, &positions[4], sent()).await;
+    assert_eq!(due(&fixture, &lease).await, ["b2"]);
+}
+
 /// S5 for waiting rows.
 pub async fn a_stale_lease_settles_no_waiting_row<F: StoreFixture>() {
     let fixture = F::fresh().await;
