@@ -323,6 +323,17 @@ mod tests {
         patient.open(folder.path().join("a.db")).await.unwrap();
     }
 
+    /// A file that a killed process has left, with a row in its log.
+    #[cfg(not(feature = "shuttle"))]
+    fn left_by_a_kill(path: &Path, vfs: &str, durability: Durability) -> Opener {
+        let options = Options { vfs: Some(vfs.into()), ..Options::default() };
+        let opener = Opener::new(path, &options).expect("a path");
+        let killed = opener.writer(durability).expect("opens");
+        killed.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").expect("commits");
+        close_without_checkpoint(killed);
+        opener
+    }
+
     /// The kernel would say that all is well when it is asked again, and whoever appends to such a log loses it with it.
     #[cfg(not(feature = "shuttle"))]
     #[test]
@@ -330,12 +341,7 @@ mod tests {
         use twobox_testkit::disk::{Disk, Fault, Kind};
         let folder = tempfile::tempdir().unwrap();
         let (disk, path) = (Disk::new(1), folder.path().join("shop.db"));
-        let opener =
-            Opener::new(&path, &Options { vfs: Some(disk.name().into()), ..Options::default() }).unwrap();
-        let killed = opener.writer(Durability::ProcessCrash).unwrap();
-        killed.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
-        close_without_checkpoint(killed);
-
+        let opener = left_by_a_kill(&path, disk.name(), Durability::ProcessCrash);
         disk.fail(Fault { kind: Kind::Sync, nth: 0 });
         assert_eq!(opener.write_log_again(0).unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(disk.struck(), 1);
@@ -356,12 +362,7 @@ mod tests {
         use twobox_testkit::disk::{Disk, Fault, Kind};
         let folder = tempfile::tempdir().unwrap();
         let (disk, path) = (Disk::new(1), folder.path().join("shop.db"));
-        let opener =
-            Opener::new(&path, &Options { vfs: Some(disk.name().into()), ..Options::default() }).unwrap();
-        let killed = opener.writer(Durability::Full).unwrap();
-        killed.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
-        close_without_checkpoint(killed);
-
+        left_by_a_kill(&path, disk.name(), Durability::Full);
         disk.fail_times(Fault { kind: Kind::Full, nth: 0 }, u64::MAX);
         let db = crate::Sqlite::builder().vfs(disk.name()).open(&path).await.unwrap();
         let rows = "SELECT count(*) FROM t";
