@@ -211,7 +211,6 @@ statements! {
     inbox_release_unfinished = "inbox/release_unfinished.sql";
     queue_bury = "queue/bury.sql";
     queue_bury_row = "queue/bury_row.sql";
-    queue_by_hand = "queue/by_hand.sql";
     queue_dead = "queue/dead.sql";
     queue_dead_by_id = "queue/dead_by_id.sql";
     queue_demote = "queue/demote.sql";
@@ -295,6 +294,7 @@ statements! {
     verify_work_consumer = "verify/work_consumer.sql";
     verify_work_done = "verify/work_done.sql";
     verify_work_heads = "verify/work_heads.sql";
+    verify_work_listed = "verify/work_listed.sql";
     verify_work_lost = "verify/work_lost.sql";
     verify_work_row = "verify/work_row.sql";
     verify_work_stuck = "verify/work_stuck.sql";

@@ -137,6 +137,9 @@ CREATE INDEX /*p*/outbox_waiting_expiry ON /*p*/outbox_waiting (lane_id, expires
     WHERE state = 'Pending';
 CREATE INDEX /*p*/outbox_waiting_key ON /*p*/outbox_waiting (lane_id, ordering_key, joined, seq)
     WHERE holds_key = 1;
+-- Those of a key that have a next attempt: its head, and what has to give way to it.
+CREATE INDEX /*p*/outbox_waiting_heads ON /*p*/outbox_waiting (lane_id, ordering_key)
+    WHERE holds_key = 1 AND next_attempt_at IS NOT NULL;
 CREATE INDEX /*p*/outbox_waiting_blocked ON /*p*/outbox_waiting (lane_id, ordering_key)
     WHERE holds_key = 1 AND finished_at IS NOT NULL;
 CREATE INDEX /*p*/outbox_waiting_dead ON /*p*/outbox_waiting (finished_at, seq)
@@ -259,7 +262,8 @@ CREATE TABLE /*p*/inbox (
     last_seen_at   INTEGER,
     -- Since when somebody has noticed or claimed it without finishing it. NULL while it is queued or final.
     claimed_at     INTEGER,
-    -- Who has claimed it before handling it, and which claim that is.
+    -- Who has claimed it before handling it, and which claim that is. What is dead and has one is a dead letter of this
+    -- inbox, empty if nobody had claimed it; what is dead and has none is its sender's, or no longer listed.
     handler        TEXT,
     claim_token    INTEGER,
     processed_at   INTEGER,
@@ -273,7 +277,9 @@ CREATE TABLE /*p*/inbox (
 ) STRICT;
 -- The sweeper purges final rows by the senders' time; dead letters stay and must not be in its way.
 CREATE INDEX /*p*/inbox_purgeable ON /*p*/inbox (peer_id, available_at) WHERE status = 'Done';
-CREATE INDEX /*p*/inbox_dead ON /*p*/inbox (processed_at) WHERE status IN ('Dead', 'Expired');
+-- Rejections that are their senders' may be many, and must not be in the way of those who list what is dead here.
+CREATE INDEX /*p*/inbox_letters ON /*p*/inbox (processed_at)
+    WHERE status IN ('Dead', 'Expired') AND handler IS NOT NULL;
 CREATE INDEX /*p*/inbox_unfinished ON /*p*/inbox (peer_id, claimed_at) WHERE claimed_at IS NOT NULL;
 -- For operators, newest first. What is Done is in neither.
 CREATE INDEX /*p*/inbox_died ON /*p*/inbox (row_id) WHERE status IN ('Dead', 'Expired');

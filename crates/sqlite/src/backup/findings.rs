@@ -54,6 +54,8 @@ pub enum Check {
     WorkStuck,
     /// Queued work is found by its consumer.
     WorkConsumer,
+    /// Queued work that died is listed.
+    WorkListed,
 }
 
 /// Something that is wrong.
@@ -125,4 +127,5 @@ rules! {
     WorkHeads, verify_work_heads, "an ordering key of the queue has no head that can be claimed, or several", RESTORE;
     WorkStuck, verify_work_stuck, "work waits for nothing and cannot be claimed", RESTORE;
     WorkConsumer, verify_work_consumer, "queued work is under a consumer that nobody looks for it under", RESTORE;
+    WorkListed, verify_work_listed, "a dead letter of the queue is not listed, so nobody can run it again", RESTORE;
 }

@@ -102,7 +102,7 @@ pub(super) fn work(
             let of: i64 = row.get(1)?;
             let peer = peers.iter().find(|peer| peer.id == of && peer.consumer == consumer.as_str());
             let place = [row.get(8)?, row.get(0)?];
-            let letter = match peer.filter(|_| row.get(10).unwrap_or(false)) {
+            let letter = match peer {
                 Some(peer) => Some(dead_work(row, peer.source.clone())?),
                 None => None,
             };

@@ -215,9 +215,6 @@ pub(crate) fn bury_by_hand(
         Ok((row.get::<Option<String>>(0)?, row.get::<u32>(2)?))
     })?;
     let is_queued = queued.is_some();
-    if !is_queued {
-        tx.execute(&tx.sql.queue_by_hand, [row])?;
-    }
     let (key, attempts) = queued.unwrap_or_default();
     let death = Death { reason: Reason::Rejected, error, attempts, holds: false, queued: is_queued };
     bury(tx, (peer, row), &death, now)?;

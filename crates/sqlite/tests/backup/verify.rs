@@ -29,6 +29,11 @@ INSERT INTO inbox_queue (item_id, consumer, peer_id, destination, payload, conte
         expires_at, ready_at, joined)
     VALUES (2, 'billing', 1, 'billing', '1', 'application/json', 'k', 0, 9, 5, 1),
         (3, 'billing', 1, 'billing', '1', 'application/json', 'k', 0, 9, NULL, 2);
+INSERT INTO inbox (row_id, peer_id, message_id, status, endpoint, message_type, available_at, received_at, handler,
+        processed_at, error)
+    VALUES (4, 1, 'd', 'Dead', 'Pay', 'Signal', 60, 60, '', 60, 'no');
+INSERT INTO inbox_queue (item_id, consumer, peer_id, destination, payload, content_type, created_at, expires_at, state, reason)
+    VALUES (4, 'billing', 1, 'billing', '1', 'application/json', 0, 9, 'Dead', 'rejected');
 ";
 
 /// What breaks what.
@@ -61,6 +66,8 @@ const BREAKS: &[(Check, &str)] = &[
     (Check::WorkHeads, "UPDATE inbox_queue SET ready_at = 5 WHERE item_id = 3"),
     (Check::WorkStuck, "UPDATE inbox_queue SET joined = NULL WHERE item_id = 3"),
     (Check::WorkConsumer, "UPDATE inbox_queue SET consumer = 'x' WHERE item_id = 2"),
+    (Check::WorkListed, "UPDATE inbox SET handler = NULL WHERE row_id = 4"),
+    (Check::WorkListed, "UPDATE inbox SET status = 'Processing' WHERE row_id = 4"),
 ];
 
 async fn sound(prefix: &str) -> Place {
