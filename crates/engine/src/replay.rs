@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterStore, Queue, QueueStore, Replay, ResendFilter, ResendPlace,
-    ResendStore, WorkFilter,
+    DeadLetter, DeadLetterFilter, DeadLetterStore, DeadWork, Queue, QueueStore, Replay, ResendFilter,
+    ResendPlace, ResendStore, WorkFilter,
 };
 use twobox_core::{Result, Timestamp};
 
@@ -179,19 +179,20 @@ pub struct InboxLetters<S> {
     queue: Queue,
     filter: WorkFilter,
     replays: bool,
+    after: Option<DeadWork>,
 }
 
 impl<S: QueueStore> InboxLetters<S> {
     /// Runs those that match again.
     #[must_use]
     pub fn replay(store: S, queue: Queue, filter: WorkFilter) -> Self {
-        Self { store, queue, filter, replays: true }
+        Self { store, queue, filter, replays: true, after: None }
     }
 
     /// Removes those that match.
     #[must_use]
     pub fn purge(store: S, queue: Queue, filter: WorkFilter) -> Self {
-        Self { store, queue, filter, replays: false }
+        Self { store, queue, filter, replays: false, after: None }
     }
 }
 
@@ -199,13 +200,17 @@ impl<S: QueueStore> Batches for InboxLetters<S> {
     async fn next(&mut self, began: Timestamp, limit: usize) -> Result<Batch> {
         let before = self.filter.died_before.map_or(began, |before| before.min(began));
         let filter = WorkFilter { died_before: Some(before), ..self.filter.clone() };
-        // What was replayed or purged is no longer listed, and what dies again died too late.
-        let acted = if self.replays {
-            self.store.replay_work(&self.queue, &filter, limit).await?
+        let consumer = &self.queue.consumer;
+        let mut page = self.store.dead_work_page(consumer, &filter, self.after.as_ref(), limit).await?;
+        let deaths = page.deaths();
+        let done = if self.replays {
+            self.store.replay_work_deaths(&self.queue, deaths).await?
         } else {
-            self.store.purge_work(&self.queue, &filter, limit).await?
+            self.store.purge_work_deaths(&self.queue, deaths).await?
         };
-        Ok(Batch { done: acted.replayed, more: acted.more })
+        // As with those of an outbox: clocks step back.
+        self.after = page.letters.pop().or(self.after.take());
+        Ok(Batch { done, more: page.more })
     }
 }
 

@@ -213,6 +213,7 @@ statements! {
     queue_bury_row = "queue/bury_row.sql";
     queue_dead = "queue/dead.sql";
     queue_dead_by_id = "queue/dead_by_id.sql";
+    queue_death = "queue/death.sql";
     queue_demote = "queue/demote.sql";
     queue_forget_row = "queue/forget_row.sql";
     queue_drop = "queue/drop.sql";

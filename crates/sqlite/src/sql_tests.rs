@@ -153,6 +153,7 @@ fn l8_ibx_122_ibx_125_statements_of_the_queue_use_their_indexes() {
         (&sql.inbox_touch, ROW),
         (&sql.queue_dead, "inbox_letters (processed_at>? AND processed_at<?)"),
         (&sql.queue_dead_by_id, NATURAL_KEY),
+        (&sql.queue_death, ROW),
         (&sql.inbox_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),
         (&sql.inbox_release_unfinished, "inbox_unfinished (peer_id=? AND claimed_at<?)"),
     ];

@@ -350,7 +350,7 @@ async fn ibx_019_ibx_030_the_queue_can_be_worked_by_hand() {
     assert_eq!(state("c").await, (InboxStatus::Processing, 1));
     let too_large = NewWork::new("by.hand", "crm", "d", vec![b'x'; 2 << 20]).unwrap();
     assert!(inbox.enqueue(&too_large).await.is_err());
-    assert_eq!(inbox.purge(&WorkFilter::default(), 10).await.unwrap().replayed, 1);
+    assert_eq!(inbox.purge(&WorkFilter::default(), 10).await.unwrap().purged, 1);
     assert!(inbox.dead_letters(&WorkFilter::default(), None, 10).await.unwrap().is_empty());
     assert_eq!(state("b").await.0, InboxStatus::Dead, "it is still recognised");
 }

@@ -37,8 +37,8 @@ pub use self::lanes::{Discovered, LaneId, LaneLease, LaneStatus, LaneStore, Outa
 pub use self::log::{LogChunk, LogEntry, LogStore, ReadLog, Settlement, Undecodable};
 pub use self::ops::OpsStore;
 pub use self::queue::{
-    CLAIM_MAX, Claim, Claimed, DeadWork, Enqueued, Handled, Job, LEASE_MAX, OwnerToken, Queue, QueueStore,
-    Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
+    CLAIM_MAX, Claim, Claimed, DeadWork, DeadWorkPage, Enqueued, Handled, Job, LEASE_MAX, OwnerToken, Queue,
+    QueueStore, Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
 };
 pub use self::resend::{ResendFilter, ResendPlace, ResendStore, Resendable, Resent, Trimmed};
 pub use self::sweep::{SweepPlan, SweepStore, Swept};

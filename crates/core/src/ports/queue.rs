@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{ContentHash, HeadPolicy, InboxStatus, InboxStore, MessageKey};
+use super::{ContentHash, Death, HeadPolicy, InboxStatus, InboxStore, MessageKey, Purged, Replayed};
 use crate::lifecycle::Reason;
 use crate::retry::Policy;
 use crate::{Consumer, Endpoint, Error, Message, OrderingKey, Payload, Random, Response, Result, Timestamp};
@@ -296,6 +296,23 @@ pub struct DeadWork {
     pub blocks_key: bool,
 }
 
+/// Some of the dead letters that match a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadWorkPage {
+    /// The dead letters.
+    pub letters: Vec<DeadWork>,
+    /// Whether more match behind them.
+    pub more: bool,
+}
+
+impl DeadWorkPage {
+    /// The deaths that are listed.
+    #[must_use]
+    pub fn deaths(&self) -> Vec<Death<i64>> {
+        self.letters.iter().map(|letter| (letter.place, letter.died)).collect()
+    }
+}
+
 /// A queue on a store.
 pub trait QueueStore: InboxStore {
     /// What the log calls this store: with several in one process, its lines are told apart by it (IBX-113).
@@ -404,22 +421,65 @@ pub trait QueueStore: InboxStore {
         async move { Ok(self.dead_work(consumer, filter, None, limit).await?.len() as u64) }
     }
 
-    /// Runs up to `limit` matching dead letters again: attempts start anew, expiry is lifted, the place in the key is
-    /// kept. Returns how many, and whether there are more.
+    /// Runs these deaths again, in one transaction: attempts start anew, expiry is lifted, the place in the key is kept.
+    /// Passes over a message that is not dead, or has died again since. Returns how many run again.
+    fn replay_work_deaths(
+        &self,
+        queue: &Queue,
+        deaths: Vec<Death<i64>>,
+    ) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Removes these dead letters for good, in one transaction; a duplicate that arrives later is still recognised.
+    /// Passes over a message that is not dead, or has died again since. Returns how many are gone.
+    fn purge_work_deaths(
+        &self,
+        queue: &Queue,
+        deaths: Vec<Death<i64>>,
+    ) -> impl Future<Output = Result<u64>> + Send;
+
+    /// One page of the dead letters that match, after `after`.
+    fn dead_work_page(
+        &self,
+        consumer: &Consumer,
+        filter: &WorkFilter,
+        after: Option<&DeadWork>,
+        limit: usize,
+    ) -> impl Future<Output = Result<DeadWorkPage>> + Send {
+        async move {
+            let mut letters = self.dead_work(consumer, filter, after, limit.saturating_add(1)).await?;
+            let more = letters.len() > limit;
+            letters.truncate(limit);
+            Ok(DeadWorkPage { letters, more })
+        }
+    }
+
+    /// Runs up to `limit` matching dead letters again, as [`replay_work_deaths`](Self::replay_work_deaths) does.
     fn replay_work(
         &self,
         queue: &Queue,
         filter: &WorkFilter,
         limit: usize,
-    ) -> impl Future<Output = Result<super::Replayed>> + Send;
+    ) -> impl Future<Output = Result<Replayed>> + Send {
+        async move {
+            let page = self.dead_work_page(&queue.consumer, filter, None, limit).await?;
+            let replayed = self.replay_work_deaths(queue, page.deaths()).await?;
+            Ok(Replayed { replayed, more: page.more })
+        }
+    }
 
-    /// Removes up to `limit` matching dead letters for good; a duplicate that arrives later is still recognised.
+    /// Removes up to `limit` matching dead letters, as [`purge_work_deaths`](Self::purge_work_deaths) does.
     fn purge_work(
         &self,
         queue: &Queue,
         filter: &WorkFilter,
         limit: usize,
-    ) -> impl Future<Output = Result<super::Replayed>> + Send;
+    ) -> impl Future<Output = Result<Purged>> + Send {
+        async move {
+            let page = self.dead_work_page(&queue.consumer, filter, None, limit).await?;
+            let purged = self.purge_work_deaths(queue, page.deaths()).await?;
+            Ok(Purged { purged, more: page.more })
+        }
+    }
 
     /// Lets a blocked key step over its dead messages. Returns whether it was blocked.
     fn release_work_key(

@@ -65,16 +65,17 @@ impl Terms {
             );
         }
         let Some(next) = next else { return Ok(Self { began: now, after: None, limit, per_second }) };
-        let (began, after) = next.split_once('.').map_or((next, None), |(began, after)| (began, Some(after)));
-        let invalid = |_| Code::Invalid.because("next: not given out by this route");
-        let began = Timestamp::from_micros(began.parse().map_err(invalid)?);
-        Ok(Self { began: began.min(now), after: after.map(PageToken::new), limit, per_second })
+        let (began, after) = next
+            .split_once('.')
+            .and_then(|(began, after)| Some((began.parse().ok()?, after)))
+            .ok_or_else(|| Code::Invalid.because("next: not given out by this route"))?;
+        let began = Timestamp::from_micros(began).min(now);
+        Ok(Self { began, after: Some(PageToken::new(after)), limit, per_second })
     }
 
     /// Where the next call goes on.
-    fn next(&self, after: Option<&PageToken>) -> String {
-        let began = self.began.as_micros();
-        after.map_or_else(|| began.to_string(), |after| format!("{began}.{after}"))
+    fn next(&self, after: &PageToken) -> String {
+        format!("{}.{after}", self.began.as_micros())
     }
 }
 
@@ -168,7 +169,7 @@ impl Admin {
             Some(replay) => db.replay_deaths(deaths, replay, self.node.ttl).await?,
             None => db.purge_deaths(deaths).await?,
         };
-        Ok(Batch { done, next: page.next.map(|after| terms.next(Some(&after))) })
+        Ok(Batch { done, next: page.next.map(|after| terms.next(&after)) })
     }
 
     /// Replays a batch, or purges it.
@@ -178,15 +179,12 @@ impl Admin {
         filter: &WorkFilter,
         replays: bool,
     ) -> Result<Batch, Refusal> {
-        let inbox = &self.node.inbox;
-        let acted = if replays {
-            inbox.replay(filter, terms.limit).await?
-        } else {
-            inbox.purge(filter, terms.limit).await?
-        };
-        // What was acted upon is no longer listed; a batch that came to nothing would come to nothing again.
-        let more = acted.more && acted.replayed > 0;
-        Ok(Batch { done: acted.replayed, next: more.then(|| terms.next(None)) })
+        let (db, inbox) = (&self.node.db, &self.node.inbox);
+        let page = db.dead_work_list(inbox.consumer(), filter, terms.after.as_ref(), terms.limit).await?;
+        let deaths = page.items.iter().map(|letter| (letter.place, letter.died)).collect();
+        let done =
+            if replays { inbox.replay_deaths(deaths).await? } else { inbox.purge_deaths(deaths).await? };
+        Ok(Batch { done, next: page.next.map(|after| terms.next(&after)) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use twobox_core::lifecycle::Reason;
-use twobox_core::ports::{DeadWork, Queue, Replayed, WorkFilter};
+use twobox_core::ports::{DeadWork, Death, Queue, WorkFilter};
 use twobox_core::{Consumer, OrderingKey, Result, Source, Timestamp, crash_point};
 
 use super::keys::{self, Ended};
@@ -13,13 +13,6 @@ use crate::row::lossy;
 use crate::sql::Sql;
 use crate::{Sqlite, SqliteTx};
 
-/// A dead letter with what changing it needs.
-struct Found {
-    letter: DeadWork,
-    peer: i64,
-    is_queued: bool,
-}
-
 pub(super) fn list(
     connection: &Connection,
     sql: &Sql,
@@ -28,8 +21,7 @@ pub(super) fn list(
     after: (i64, i64),
     limit: usize,
 ) -> Result<Vec<DeadWork>> {
-    let found = find(connection, sql, consumer, filter, after, limit).map_err(wrap("list dead letters"))?;
-    Ok(found.into_iter().map(|found| found.letter).collect())
+    find(connection, sql, consumer, filter, after, limit).map_err(wrap("list dead letters"))
 }
 
 /// Those of one id, which the filter names.
@@ -40,8 +32,7 @@ pub(crate) fn of_id(
     filter: &WorkFilter,
     limit: usize,
 ) -> rusqlite::Result<Vec<DeadWork>> {
-    let found = find(connection, sql, consumer, filter, (i64::MIN, 0), limit)?;
-    Ok(found.into_iter().map(|found| found.letter).collect())
+    find(connection, sql, consumer, filter, (i64::MIN, 0), limit)
 }
 
 fn find(
@@ -51,7 +42,7 @@ fn find(
     filter: &WorkFilter,
     after: (i64, i64),
     limit: usize,
-) -> rusqlite::Result<Vec<Found>> {
+) -> rusqlite::Result<Vec<DeadWork>> {
     let source = filter.source.as_ref().map(AsRef::<str>::as_ref);
     let topic = filter.topic.as_ref().map(AsRef::<str>::as_ref);
     let reason = filter.reason.map(Reason::as_str);
@@ -66,9 +57,9 @@ fn find(
     connection.prepare_cached(&sql.queue_dead)?.query_map(values, letter)?.collect()
 }
 
-fn letter(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
+fn letter(row: &rusqlite::Row<'_>) -> rusqlite::Result<DeadWork> {
     let reason = lossy(row, 5)?.and_then(|reason| reason.parse().ok());
-    let letter = DeadWork {
+    Ok(DeadWork {
         place: row.get(0)?,
         source: lossy(row, 1)?.unwrap_or_default(),
         id: lossy(row, 2)?.unwrap_or_default(),
@@ -80,54 +71,61 @@ fn letter(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
         attempts: row.get(7)?,
         died: Timestamp::from_micros(row.get(8)?),
         blocks_key: row.get(9)?,
-    };
-    Ok(Found { letter, peer: row.get(10)?, is_queued: row.get(11)? })
+    })
 }
 
-/// Those that match, and whether there are more.
-fn matching(
+/// A dead letter that is to be changed.
+struct Letter {
+    item: i64,
+    peer: i64,
+    is_queued: bool,
+}
+
+/// Does something to each of these deaths; one that is over is passed over. Returns how many there were.
+fn each(
     tx: &mut SqliteTx<'_>,
     queue: &Queue,
-    filter: &WorkFilter,
-    limit: usize,
-) -> Result<(Vec<Found>, bool)> {
-    let found = find(tx.connection, tx.sql, &queue.consumer, filter, (i64::MIN, 0), limit.saturating_add(1));
-    let mut found = tx.note(found, "find dead letters")?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    Ok((found, more))
+    deaths: &[Death<i64>],
+    mut act: impl FnMut(&mut SqliteTx<'_>, &Letter) -> Result<()>,
+) -> Result<u64> {
+    let mut found = 0;
+    for (item, died) in deaths {
+        let values = params![item, died.as_micros(), queue.consumer.as_str()];
+        let letter = tx.query_optional(&tx.sql.queue_death, values, |row| {
+            Ok(Letter { item: *item, peer: row.get(0)?, is_queued: row.get(1)? })
+        })?;
+        let Some(letter) = letter else { continue };
+        act(tx, &letter)?;
+        found += 1;
+    }
+    Ok(found)
 }
 
 pub(super) fn replay(
     db: &Sqlite,
     tx: &mut SqliteTx<'_>,
     queue: &Queue,
-    filter: &WorkFilter,
-    limit: usize,
-) -> Result<Replayed> {
+    deaths: &[Death<i64>],
+) -> Result<u64> {
     let now = db.options.clock.now();
-    let (found, more) = matching(tx, queue, filter, limit)?;
-    let mut replayed = 0;
-    for found in found {
-        let item = found.letter.place;
-        if !found.is_queued {
-            // Its content was never here: it runs when it is delivered again.
-            tx.execute(&tx.sql.queue_forget_row, [item])?;
-            Counts { size: -1, dead: -1, ..Counts::default() }.write(tx, found.peer)?;
-            replayed += 1;
-            continue;
-        }
-        let (key, joined) = place(tx, found.peer, item)?;
-        let values = params![item, now.as_micros(), joined, i64::MAX];
-        tx.execute(&tx.sql.queue_replay, values)?;
-        crash_point!("queue.replayed");
-        tx.execute(&tx.sql.queue_replay_row, [item])?;
-        Counts { queued: 1, dead: -1, ..Counts::default() }.write(tx, found.peer)?;
-        settle_head(tx, found.peer, key.as_deref(), item, now)?;
-        tx.note_work();
-        replayed += 1;
+    each(tx, queue, deaths, |tx, letter| replay_one(tx, letter, now))
+}
+
+fn replay_one(tx: &mut SqliteTx<'_>, letter: &Letter, now: Timestamp) -> Result<()> {
+    let Letter { item, peer, is_queued } = *letter;
+    if !is_queued {
+        // Its content was never here: it runs when it is delivered again.
+        tx.execute(&tx.sql.queue_forget_row, [item])?;
+        return Counts { size: -1, dead: -1, ..Counts::default() }.write(tx, peer);
     }
-    Ok(Replayed { replayed, more })
+    let (key, joined) = place(tx, peer, item)?;
+    tx.execute(&tx.sql.queue_replay, params![item, now.as_micros(), joined, i64::MAX])?;
+    crash_point!("queue.replayed");
+    tx.execute(&tx.sql.queue_replay_row, [item])?;
+    Counts { queued: 1, dead: -1, ..Counts::default() }.write(tx, peer)?;
+    settle_head(tx, peer, key.as_deref(), item, now)?;
+    tx.note_work();
+    Ok(())
 }
 
 /// The key of a dead letter and its place in it: the one it has kept, or one at the end.
@@ -153,25 +151,18 @@ fn settle_head(tx: &mut SqliteTx<'_>, peer: i64, key: Option<&str>, item: i64, n
     Ended { peer, key: Some(key) }.promote(tx, now)
 }
 
-pub(super) fn purge(
-    db: &Sqlite,
-    tx: &mut SqliteTx<'_>,
-    queue: &Queue,
-    filter: &WorkFilter,
-    limit: usize,
-) -> Result<Replayed> {
+pub(super) fn purge(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, deaths: &[Death<i64>]) -> Result<u64> {
     let now = db.options.clock.now();
-    let (found, more) = matching(tx, queue, filter, limit)?;
-    let replayed = found.len() as u64;
-    for found in found {
-        let item = found.letter.place;
-        tx.execute(&tx.sql.queue_forget_handler, [item])?;
-        let key = tx.query_optional(&tx.sql.queue_drop, [item], |row| row.get::<Option<String>>(0))?;
-        Counts { dead: -1, ..Counts::default() }.write(tx, found.peer)?;
-        crash_point!("queue.purged");
-        Ended { peer: found.peer, key: key.flatten().as_deref() }.promote(tx, now)?;
-    }
-    Ok(Replayed { replayed, more })
+    each(tx, queue, deaths, |tx, letter| purge_one(tx, letter, now))
+}
+
+fn purge_one(tx: &mut SqliteTx<'_>, letter: &Letter, now: Timestamp) -> Result<()> {
+    let Letter { item, peer, .. } = *letter;
+    tx.execute(&tx.sql.queue_forget_handler, [item])?;
+    let key = tx.query_optional(&tx.sql.queue_drop, [item], |row| row.get::<Option<String>>(0))?;
+    Counts { dead: -1, ..Counts::default() }.write(tx, peer)?;
+    crash_point!("queue.purged");
+    Ended { peer, key: key.flatten().as_deref() }.promote(tx, now)
 }
 
 pub(super) fn release_key(

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use twobox_core::meters::MESSAGES;
 use twobox_core::ports::{
-    Claim, Claimed, ContentHash, DeadWork, Enqueued, Handled, Job, MessageKey, OwnerToken, Queue, QueueStore,
-    Replayed, Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
+    Claim, Claimed, ContentHash, DeadWork, Death, Enqueued, Handled, Job, MessageKey, OwnerToken, Queue,
+    QueueStore, Work, WorkFilter, WorkLease, WorkRecord, check_delay, check_lease,
 };
 use twobox_core::{Consumer, Error, ErrorKind, OrderingKey, Result, Source};
 
@@ -141,14 +141,20 @@ impl QueueStore for Sqlite {
         self.read(move |connection, sql| dead::list(connection, sql, &consumer, &filter, after, limit)).await
     }
 
-    async fn replay_work(&self, queue: &Queue, filter: &WorkFilter, limit: usize) -> Result<Replayed> {
-        let (db, queue, filter) = (self.clone(), queue.clone(), filter.clone());
-        self.write(Class::Synced, move |tx| dead::replay(&db, tx, &queue, &filter, limit)).await
+    async fn replay_work_deaths(&self, queue: &Queue, deaths: Vec<Death<i64>>) -> Result<u64> {
+        if deaths.is_empty() {
+            return Ok(0);
+        }
+        let (db, queue) = (self.clone(), queue.clone());
+        self.write(Class::Synced, move |tx| dead::replay(&db, tx, &queue, &deaths)).await
     }
 
-    async fn purge_work(&self, queue: &Queue, filter: &WorkFilter, limit: usize) -> Result<Replayed> {
-        let (db, queue, filter) = (self.clone(), queue.clone(), filter.clone());
-        self.write(Class::Synced, move |tx| dead::purge(&db, tx, &queue, &filter, limit)).await
+    async fn purge_work_deaths(&self, queue: &Queue, deaths: Vec<Death<i64>>) -> Result<u64> {
+        if deaths.is_empty() {
+            return Ok(0);
+        }
+        let (db, queue) = (self.clone(), queue.clone());
+        self.write(Class::Synced, move |tx| dead::purge(&db, tx, &queue, &deaths)).await
     }
 
     async fn release_work_key(&self, queue: &Queue, source: &Source, key: &OrderingKey) -> Result<bool> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use twobox_core::ports::{
-    Answer, Claim, Claimed, DeadWork, Delivery, Enqueued, Handled, InboxRecord, InboxStatus, InboxStore, Job,
-    MessageKey, OwnerToken, Queue, QueueStore, Replayed, Work, WorkFilter, WorkLease, WorkRecord,
+    Answer, Claim, Claimed, DeadWork, Death, Delivery, Enqueued, Handled, InboxRecord, InboxStatus,
+    InboxStore, Job, MessageKey, OwnerToken, Queue, QueueStore, Work, WorkFilter, WorkLease, WorkRecord,
 };
 use twobox_core::{
     Clock, Consumer, Error, ErrorKind, MessageId, OrderingKey, Refusal, Response, Result, Source,
@@ -88,8 +88,8 @@ impl QueueStore for Counted {
         next_work(consumer: &Consumer) -> Result<Option<Duration>>;
         dead_work(consumer: &Consumer, filter: &WorkFilter, after: Option<&DeadWork>, limit: usize)
             -> Result<Vec<DeadWork>>;
-        replay_work(queue: &Queue, filter: &WorkFilter, limit: usize) -> Result<Replayed>;
-        purge_work(queue: &Queue, filter: &WorkFilter, limit: usize) -> Result<Replayed>;
+        replay_work_deaths(queue: &Queue, deaths: Vec<Death<i64>>) -> Result<u64>;
+        purge_work_deaths(queue: &Queue, deaths: Vec<Death<i64>>) -> Result<u64>;
         release_work_key(queue: &Queue, source: &Source, key: &OrderingKey) -> Result<bool>;
     }
 }

@@ -142,6 +142,30 @@ pub async fn ibx_8_2_a_replay_can_die_again<F: StoreFixture>() {
     assert_eq!(fixture.effects().await, ["a"]);
 }
 
+/// IBX-8.2, S13: whoever means one death does not mean the next one of the same message, nor another consumer's.
+pub async fn ibx_8_2_only_the_deaths_that_are_meant_are_replayed_or_purged<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    let store = worker.store();
+    bury(&worker, &fixture, &["a", "b", "c"]).await;
+    let consumer = &worker.queue.consumer;
+    let page = store.dead_work_page(consumer, &WorkFilter::default(), None, 2).await.expect("lists");
+    assert!(page.more && page.letters.len() == 2);
+    let deaths = page.deaths();
+    let mut audit = worker.queue.clone();
+    audit.consumer = name("audit");
+    assert_eq!(store.replay_work_deaths(&audit, deaths.clone()).await.expect("replays"), 0);
+    assert_eq!(store.purge_work_deaths(&audit, deaths.clone()).await.expect("purges"), 0);
+    assert_eq!(store.replay_work_deaths(&worker.queue, deaths.clone()).await.expect("replays"), 2);
+    let claimed = worker.claim(1).await;
+    worker.fail(&claimed).await;
+    assert_eq!(store.replay_work_deaths(&worker.queue, deaths.clone()).await.expect("replays"), 0);
+    assert_eq!(store.purge_work_deaths(&worker.queue, deaths).await.expect("purges"), 0);
+    assert_eq!(list(&worker, &WorkFilter::default()).await, ["c", "a"], "it died another death");
+    assert_eq!(worker.claim_ids(10).await, ["b"]);
+    assert_eq!(store.purge_work_deaths(&worker.queue, Vec::new()).await.expect("purges"), 0);
+}
+
 /// IBX-8.2: what is purged is gone from the list and from the queue, and is still recognised.
 pub async fn ibx_8_2_purged_is_gone_and_still_recognised<F: StoreFixture>() {
     let fixture = F::fresh().await;
@@ -149,7 +173,7 @@ pub async fn ibx_8_2_purged_is_gone_and_still_recognised<F: StoreFixture>() {
     bury(&worker, &fixture, &["a", "b", "c"]).await;
     let purge = async |filter: &WorkFilter, limit| {
         let purged = worker.store().purge_work(&worker.queue, filter, limit).await.expect("purges");
-        (purged.replayed, purged.more)
+        (purged.purged, purged.more)
     };
     assert_eq!(purge(&only_id("a"), 10).await, (1, false));
     assert_eq!(purge(&WorkFilter::default(), 1).await, (1, true));

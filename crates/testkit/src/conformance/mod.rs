@@ -116,6 +116,7 @@ macro_rules! store_conformance {
                 s12_marks_by_hand_move_the_key;
             dead_work: ibx_8_2_dead_letters_are_listed, ibx_8_2_dead_letters_are_filtered,
                 ibx_8_2_dead_letters_are_paged, ibx_8_2_dead_letters_are_replayed, ibx_8_2_a_replay_can_die_again,
+                ibx_8_2_only_the_deaths_that_are_meant_are_replayed_or_purged,
                 ibx_8_2_purged_is_gone_and_still_recognised,
                 ibx_098_ibx_099_ibx_100_only_old_done_messages_are_swept, ibx_101_sweeping_goes_in_small_batches,
                 s9_a_scheduled_message_is_remembered_after_it_was_done,

@@ -117,7 +117,7 @@ pub async fn ibx_8_2_a_purged_head_blocks_nobody<F: StoreFixture>() {
     let head = three(&worker, &fixture).await;
     worker.fail(&head).await;
     let purged = worker.store().purge_work(&worker.queue, &only_id("k1"), 1).await.expect("purges");
-    assert_eq!(purged.replayed, 1);
+    assert_eq!(purged.purged, 1);
     in_order(&worker, &["k2", "k3"]).await;
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use twobox_core::id::IdMint;
 use twobox_core::ports::{
-    Claim, Claimed, ContentHash, DeadWork, DedupStore as _, Enqueued, MessageKey, Noticed, OwnerToken, Queue,
-    QueueStore as _, Replayed, Unfinished, Work, WorkFilter, WorkLease, WorkRecord,
+    Claim, Claimed, ContentHash, DeadWork, Death, DedupStore as _, Enqueued, MessageKey, Noticed, OwnerToken,
+    Purged, Queue, QueueStore as _, Replayed, Unfinished, Work, WorkFilter, WorkLease, WorkRecord,
 };
 
 use super::Signal;
@@ -304,6 +304,22 @@ impl Inbox {
         InboxLetters::purge(self.db.clone(), self.queue.clone(), filter)
     }
 
+    /// Runs these deaths again, each its place and when it died; one that is over is passed over. Returns how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn replay_deaths(&self, deaths: Vec<Death<i64>>) -> Result<u64> {
+        self.db.replay_work_deaths(&self.queue, deaths).await
+    }
+
+    /// Removes these deaths for good, each its place and when it died; one that is over is passed over. Returns how many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn purge_deaths(&self, deaths: Vec<Death<i64>>) -> Result<u64> {
+        self.db.purge_work_deaths(&self.queue, deaths).await
+    }
+
     /// Runs up to `limit` matching dead letters again.
     ///
     /// # Errors
@@ -316,7 +332,7 @@ impl Inbox {
     ///
     /// # Errors
     /// The database's.
-    pub async fn purge(&self, filter: &WorkFilter, limit: usize) -> Result<Replayed> {
+    pub async fn purge(&self, filter: &WorkFilter, limit: usize) -> Result<Purged> {
         self.db.purge_work(&self.queue, filter, limit).await
     }
 
