@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::cargo::{Ended, one_test};
 use crate::console::heading;
 use crate::prove::job::{Job, Seen};
 use crate::prove::{build, lanes, report};
@@ -72,16 +73,28 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
         let lanes = programs.iter().map(|program| vec![Job::new("mutants", program, &arguments)]).collect();
         seen = lanes::run(lanes)?;
     }
-    seen.push(suite(root, names)?);
+    seen.push(suite(root, names));
     let mutants = report::mutants(&seen);
     print!("{}", report::table(&mutants));
     if mutants.is_empty() {
         return Err("no mutant was tried".into());
     }
-    match mutants.iter().filter(|mutant| mutant["found"].is_null()).count() {
-        0 => Ok(()),
-        alive => Err(format!("{alive} mutants survived").into()),
-    }
+    verdict(&[report::wrong(&seen), report::untried(&seen)].concat())
+}
+
+/// Plants the bugs that tests by name are there for, and no others.
+///
+/// # Errors
+/// If one survives.
+pub(crate) fn run_suite(root: &Path) -> Result<()> {
+    build_suite(root)?;
+    let seen = [suite(root, &[])];
+    print!("{}", report::table(&report::mutants(&seen)));
+    verdict(&report::wrong(&seen))
+}
+
+fn verdict(wrong: &[String]) -> Result<()> {
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
 /// Builds the tests by name, so that looking for bugs takes no longer than the tests do.
@@ -102,26 +115,35 @@ fn place<'a>(package: &'a str, target: &'a str) -> Vec<&'a str> {
 }
 
 /// Plants the bugs that tests by name are there for: each test must fail with its bug.
-///
-/// # Errors
-/// If a test cannot be run.
-pub(crate) fn suite(root: &Path, names: &[String]) -> Result<Seen> {
+pub(crate) fn suite(root: &Path, names: &[String]) -> Seen {
     let wanted = |mutant: &str| names.is_empty() || names.iter().any(|name| name == mutant);
-    let mut mutants = Vec::new();
+    let (mut mutants, mut broken) = (Vec::new(), Vec::new());
     for (mutant, package, target, test) in SUITE.iter().filter(|(mutant, ..)| wanted(mutant)) {
-        mutants.push(hunt(root, mutant, &place(package, target), test)?);
+        match hunt(root, mutant, &place(package, target), test) {
+            Ok(found) => {
+                mutants.push(json!({ "name": mutant, "harness": "suite", "seeds": 1, "found": found }));
+            }
+            Err(error) => broken.push(format!("{mutant}: {error}")),
+        }
     }
-    Ok(Seen { name: "suite", report: json!({ "mutants": mutants }) })
+    Seen { name: "suite", report: json!({ "mutants": mutants, "violations": broken }) }
 }
 
-fn hunt(root: &Path, mutant: &str, place: &[&str], test: &str) -> Result<Value> {
-    let arguments = [&["test", "--quiet"], FEATURES, place, &["--", test]].concat();
-    // Built first and without the bug: a test that does not compile, or is not there, has found nothing.
-    let good = cargo::command(root, &arguments).output()?;
-    if !good.status.success() || !String::from_utf8_lossy(&good.stdout).contains("1 passed") {
-        return Err(format!("{test} does not pass without a bug").into());
+/// What the test says with the bug, if it says anything.
+fn hunt(root: &Path, mutant: &str, place: &[&str], test: &str) -> Result<Option<String>> {
+    let arguments = [&["test"], FEATURES, place, &["--", test]].concat();
+    // Without the bug first: a test that does not compile, is not there or fails anyway has found nothing.
+    if one_test(&cargo::command(root, &arguments).output()?)? != Ended::Passed {
+        return Err(format!("{test} does not pass without the bug").into());
     }
-    let bad = cargo::command(root, &arguments).env("TWOBOX_MUTANT", mutant).output()?;
-    let found = (!bad.status.success()).then(|| format!("{test} fails"));
-    Ok(json!({ "name": mutant, "harness": "suite", "seeds": 1, "found": found }))
+    let output = cargo::command(root, &arguments).env("TWOBOX_MUTANT", mutant).output()?;
+    // A test that wants a bug nobody has planted fails as well.
+    if [output.stdout.as_slice(), &output.stderr].iter().any(|text| says(text, "names no mutant")) {
+        return Err("there is no such mutant".into());
+    }
+    Ok((one_test(&output)? == Ended::Failed).then(|| format!("{test} fails")))
+}
+
+fn says(text: &[u8], words: &str) -> bool {
+    String::from_utf8_lossy(text).contains(words)
 }

@@ -21,17 +21,17 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let test = ["test", "-p", "twobox-server", "rf_22_answers_are_as_documented", "--", "--nocapture"];
     let mut command = cargo::command(root, &test);
     command.env(PROGRAM, program);
-    cargo::finish(command)
+    cargo::run_one_test(command)
 }
 
 /// Writes the document from the code.
 ///
 /// # Errors
-/// If the code does not build.
+/// If the code does not build, or the test that writes it is not there.
 pub(crate) fn rewrite_document(root: &Path) -> Result<()> {
     let mut command = cargo::command(root, &["test", "-p", "twobox-server", "the_published_document"]);
     command.env(REWRITE, "1");
-    cargo::finish(command)
+    cargo::run_one_test(command)
 }
 
 /// The program, in a folder of its own for each version, so that an older one is never taken for it.

@@ -26,7 +26,7 @@ pub(crate) fn all(root: &Path) -> Result<Programs> {
     fuzz::build(&root.join("fuzz"))?;
     let folder = root.join("target/proof");
     std::fs::create_dir_all(&folder)?;
-    cargo::run(root, &["build", "--release", "--package", "twobox-server"])?;
+    built(root, &["--package", "twobox-server"])?;
     let twobox = kept(root, &folder, "twobox", "twobox")?;
     Ok(Programs {
         plain: proof(root, &folder, None, "plain")?,
@@ -51,10 +51,18 @@ pub(crate) fn mutants(root: &Path) -> Result<[PathBuf; 2]> {
 }
 
 fn proof(root: &Path, folder: &Path, feature: Option<&str>, name: &str) -> Result<PathBuf> {
-    let mut arguments = vec!["build", "--release", "--package", "twobox-proof", "--bins"];
+    let mut arguments = vec!["--package", "twobox-proof", "--bins"];
     arguments.extend(feature.iter().flat_map(|feature| ["--features", feature]));
-    cargo::run(root, &arguments)?;
+    built(root, &arguments)?;
     kept(root, folder, "twobox-proof", name)
+}
+
+/// Builds into the folder that is looked into afterwards, whatever is configured: what lies there may be an old one.
+fn built(root: &Path, arguments: &[&str]) -> Result<()> {
+    let folder = root.join("target");
+    let mut command = cargo::command(root, &["build", "--release", "--target-dir"]);
+    command.arg(folder).args(arguments);
+    cargo::finish(command)
 }
 
 /// The next build of the same program with other features would take its place.

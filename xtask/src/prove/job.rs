@@ -1,11 +1,13 @@
 //! One harness as a process: it says line by line how far it is, and at the end what it has seen.
 
+use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::report::wrong;
 use crate::Result;
 
 /// A program with its arguments.
@@ -23,6 +25,13 @@ pub(crate) struct Seen {
     pub(crate) report: Value,
 }
 
+impl Seen {
+    /// A harness that could not say what it has seen.
+    pub(crate) fn broken(name: &'static str, error: &dyn Error) -> Self {
+        Self { name, report: json!({ "figures": {}, "violations": [format!("broken: {error}")] }) }
+    }
+}
+
 impl Job {
     pub(crate) fn new(name: &'static str, program: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
@@ -32,7 +41,7 @@ impl Job {
     /// Runs it; `progress` is told a part of one and a few words.
     ///
     /// # Errors
-    /// If it cannot be started, or ends without a report.
+    /// If it cannot be started, or ends without a report or otherwise than the report says.
     pub(crate) fn run(&self, mut progress: impl FnMut(f64, &str)) -> Result<Seen> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -51,9 +60,13 @@ impl Job {
             }
         }
         let status = child.wait()?;
+        let report = report.ok_or_else(|| format!("it ended with {status} and no report"))?;
+        let seen = Seen { name: self.name, report };
         // A harness that has found something says so in its report, and by its exit code.
-        let report = report.ok_or_else(|| format!("{} ended with {status} and no report", self.name))?;
-        Ok(Seen { name: self.name, report })
+        if !status.success() && wrong(std::slice::from_ref(&seen)).is_empty() {
+            return Err(format!("it ended with {status}, and its report names nothing wrong").into());
+        }
+        Ok(seen)
     }
 }
 

@@ -13,10 +13,11 @@ const STEPS: u64 = 1_000;
 /// Jobs, one after the other.
 pub(crate) type Lane = Vec<Job>;
 
-/// Runs the lanes side by side.
+/// Runs the lanes side by side. A job that breaks is something wrong that was seen: it takes nothing away from what the
+/// others have seen.
 ///
 /// # Errors
-/// The first of a job, after all lanes have ended.
+/// If a lane itself breaks.
 pub(crate) fn run(lanes: Vec<Lane>) -> Result<Vec<Seen>> {
     let bars = MultiProgress::new();
     let running: Vec<_> = lanes
@@ -27,23 +28,17 @@ pub(crate) fn run(lanes: Vec<Lane>) -> Result<Vec<Seen>> {
         })
         .collect();
     let mut seen = Vec::new();
-    let mut failed = Vec::new();
     for lane in running {
-        for result in lane.join().map_err(|_| "a lane panicked")? {
-            match result {
-                Ok(one) => seen.push(one),
-                Err(error) => failed.push(error),
-            }
-        }
+        seen.extend(lane.join().map_err(|_| "a lane panicked")?);
     }
-    if failed.is_empty() { Ok(seen) } else { Err(failed.join("; ").into()) }
+    Ok(seen)
 }
 
-/// Errors as text, because they cross a thread.
-fn watched(job: &Job, bars: &MultiProgress) -> std::result::Result<Seen, String> {
+fn watched(job: &Job, bars: &MultiProgress) -> Seen {
     let bar = bars.add(ProgressBar::new(STEPS));
-    let style = ProgressStyle::with_template("{prefix:10} {bar:30} {elapsed:>4} {wide_msg}");
-    bar.set_style(style.map_err(|error| error.to_string())?);
+    if let Ok(style) = ProgressStyle::with_template("{prefix:10} {bar:30} {elapsed:>4} {wide_msg}") {
+        bar.set_style(style);
+    }
     bar.set_prefix(job.name);
     let seen = job.run(|part, text| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of one")]
@@ -51,5 +46,5 @@ fn watched(job: &Job, bars: &MultiProgress) -> std::result::Result<Seen, String>
         bar.set_message(text.to_owned());
     });
     bar.finish();
-    seen.map_err(|error| format!("{}: {error}", job.name))
+    seen.unwrap_or_else(|error| Seen::broken(job.name, &*error))
 }

@@ -23,12 +23,9 @@ pub(crate) struct Options {
 /// Planted bugs, those of the harnesses beside those of tests by name: each of the two is mostly one process at a time.
 fn hunt(root: &Path, programs: &build::Programs) -> Result<Vec<job::Seen>> {
     thread::scope(|scope| {
-        // Errors as text, because they cross a thread.
-        let suite = scope.spawn(|| mutants::suite(root, &[]).map_err(|error| error.to_string()));
-        let seen = lanes::run(plan::mutants(programs));
-        let suite = suite.join().map_err(|_| "the suite panicked")??;
-        let mut seen = seen?;
-        seen.push(suite);
+        let suite = scope.spawn(|| mutants::suite(root, &[]));
+        let mut seen = lanes::run(plan::mutants(programs))?;
+        seen.push(suite.join().map_err(|_| "the suite panicked")?);
         Ok(seen)
     })
 }

@@ -1,5 +1,6 @@
 //! What a campaign has seen, for people and for machines.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -81,16 +82,10 @@ impl Report {
         self.minutes >= GOAL_MINUTES
     }
 
-    /// Broken promises, mutants that survived, goals that were missed.
+    /// Broken promises, mutants that survived or were not tried, goals that were missed.
     fn wrong(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for Seen { name, report } in &self.seen {
-            let violations = report["violations"].as_array().into_iter().flatten();
-            wrong.extend(violations.map(|violation| format!("{name}: {}", shown(violation))));
-            let alive = report["mutants"].as_array().into_iter().flatten();
-            let alive = alive.filter(|mutant| mutant["found"].is_null());
-            wrong.extend(alive.map(|mutant| format!("mutant survived: {}", shown(&mutant["name"]))));
-        }
+        let mut wrong = wrong(&self.seen);
+        wrong.extend(untried(&self.seen));
         if self.has_goals() {
             wrong.extend(GOALS.iter().filter_map(|(harness, name, goal)| self.missed(harness, name, *goal)));
         }
@@ -103,6 +98,35 @@ impl Report {
         let text = || format!("goal missed: {harness}, {name}: {} of {}", thousands(value), thousands(goal));
         (value < goal).then(text)
     }
+}
+
+/// Broken promises, and mutants that survived.
+pub(crate) fn wrong(seen: &[Seen]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for Seen { name, report } in seen {
+        let violations = report["violations"].as_array().into_iter().flatten();
+        wrong.extend(violations.map(|violation| format!("{name}: {}", shown(violation))));
+        let alive = report["mutants"].as_array().into_iter().flatten();
+        let alive = alive.filter(|mutant| mutant["found"].is_null());
+        wrong.extend(alive.map(|mutant| format!("mutant survived: {}", shown(&mutant["name"]))));
+    }
+    wrong
+}
+
+/// Bugs that are planted and that nobody looks for, and bugs that are looked for although there are none. Nothing unless
+/// all were to be looked for.
+pub(crate) fn untried(seen: &[Seen]) -> Vec<String> {
+    let planted: BTreeSet<String> = listed(seen, "planted").map(shown).collect();
+    if planted.is_empty() {
+        return Vec::new();
+    }
+    let tried: BTreeSet<String> = listed(seen, "mutants").map(|mutant| shown(&mutant["name"])).collect();
+    let nobody = planted.difference(&tried).map(|name| format!("mutant that nobody looks for: {name}"));
+    nobody.chain(tried.difference(&planted).map(|name| format!("mutant that is not there: {name}"))).collect()
+}
+
+fn listed<'a>(seen: &'a [Seen], list: &'a str) -> impl Iterator<Item = &'a Value> {
+    seen.iter().filter_map(move |seen| seen.report[list].as_array()).flatten()
 }
 
 /// What two processes of one harness have seen, together.
@@ -133,7 +157,7 @@ fn figures(report: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 /// The planted bugs, of whichever programs have hunted them.
 pub(crate) fn mutants(seen: &[Seen]) -> Vec<Value> {
-    seen.iter().filter_map(|seen| seen.report["mutants"].as_array()).flatten().cloned().collect()
+    listed(seen, "mutants").cloned().collect()
 }
 
 /// The table of planted bugs.
@@ -191,6 +215,27 @@ mod tests {
             report("mutants", json!({ "mutants": mutants }), 1.0).wrong(),
             ["mutant survived: no-fence"]
         );
+    }
+
+    #[test]
+    fn every_planted_bug_is_looked_for_by_somebody_and_no_other() {
+        let mutant = |name: &str| json!({ "name": name, "found": "lost" });
+        let world = json!({ "mutants": [mutant("a")], "planted": ["a", "b"] });
+        let suite = |name: &str| Seen { name: "suite", report: json!({ "mutants": [mutant(name)] }) };
+        let with = |suite| {
+            let seen = vec![Seen { name: "mutants", report: world.clone() }, suite];
+            Report::new(seen, 1.0, Duration::from_secs(1)).wrong()
+        };
+        assert_eq!(with(suite("b")), Vec::<String>::new());
+        assert_eq!(with(suite("c")), ["mutant that nobody looks for: b", "mutant that is not there: c"]);
+    }
+
+    #[test]
+    fn a_harness_that_breaks_hides_nothing_and_is_wrong() {
+        let found = Seen { name: "world", report: json!({ "figures": {}, "violations": ["lost"] }) };
+        let broken = Seen::broken("kills", &std::io::Error::other("gone"));
+        let report = Report::new(vec![found, broken], 1.0, Duration::from_secs(1));
+        assert_eq!(report.wrong(), ["world: lost", "kills: broken: gone"]);
     }
 
     #[test]

@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn findings_of_all_rules_come_in_the_order_of_files() {
-        let tree = Tree::of(&[("z.md", "[x](gone.md)\n"), ("crates/a/src/lib.rs", "use b;\n")]);
+        let page = ("docs/GUARANTEES.md", "");
+        let tree = Tree::of(&[("z.md", "[x](gone.md)\n"), page, ("crates/a/src/lib.rs", "use b;\n")]);
         let paths: Vec<String> = findings(&tree).into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, ["crates/a/src/lib.rs", "z.md"]);
     }

@@ -21,6 +21,8 @@ pub struct Report {
     figures: Map<String, Value>,
     violations: Vec<String>,
     mutants: Vec<Value>,
+    /// All bugs there are, whoever finds them, if all are looked for.
+    planted: Vec<&'static str>,
 }
 
 impl Report {
@@ -51,6 +53,9 @@ impl Report {
         let mut report = json!({ "figures": self.figures, "violations": self.violations });
         if !self.mutants.is_empty() {
             report["mutants"] = self.mutants.clone().into();
+        }
+        if !self.planted.is_empty() {
+            report["planted"] = self.planted.clone().into();
         }
         report
     }
