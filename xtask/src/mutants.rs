@@ -12,13 +12,25 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 15] = [
+const SUITE: [(&str, &str, &str, &str); 19] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
         "twobox-sqlite",
         "conformance",
         "s8_another_body_under_the_same_id_is_a_conflict",
+    ),
+    (
+        "failure-forgotten",
+        "twobox-sqlite",
+        "flow",
+        "s6_l3_a_message_whose_handler_hangs_dies_of_its_attempts_and_not_of_its_age",
+    ),
+    (
+        "half-bodies-stay",
+        "twobox-http",
+        "http",
+        "s16_strangers_with_half_bodies_make_room_for_an_honest_newcomer",
     ),
     (
         "lane-kept-after-reopen",
@@ -28,6 +40,18 @@ const SUITE: [(&str, &str, &str, &str); 15] = [
     ),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
     ("pause-ignored", "twobox-sqlite", "flow", "rf_22_a_paused_destination_gets_nothing_until_it_is_resumed"),
+    (
+        "probe-not-kept",
+        "twobox-sqlite",
+        "flow",
+        "l3_l9_a_message_that_kills_its_receiver_dies_although_others_keep_coming",
+    ),
+    (
+        "purge-by-newest",
+        "twobox-sqlite",
+        "conformance",
+        "s9_scheduled_work_that_ends_early_makes_nobody_forget",
+    ),
     ("queue-crash-uncharged", "twobox-sqlite", "conformance", "s6_ibx_083_a_crashed_worker_is_an_attempt"),
     ("queue-done-runs-again", "twobox-sqlite", "conformance", "ibx_028_done_is_not_queued_again"),
     (

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twobox_core::{HandlerResult, Refusal, panics};
+use twobox_core::{HandlerResult, Refusal, mutant, panics};
 
 use crate::Timer;
 use crate::sync::{JoinHandle, spawn};
@@ -32,7 +32,7 @@ impl Patience {
         let ended = tokio::select! {
             biased;
             ended = &mut running.0 => ended.ok(),
-            () = self.timer.sleep(self.limit) => return self.end(running).await,
+            () = self.timer.sleep(self.limit), if !mutant!(HandlerUnbounded) => return self.end(running).await,
         };
         ended.unwrap_or_else(|| Err(Refusal::retry("the handler panicked")))
     }

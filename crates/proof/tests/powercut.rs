@@ -56,8 +56,10 @@ fn ceb_1_no_power_cut_loses_a_claim_or_lets_what_was_called_be_called_again() {
 fn with_faults(side: Side, kinds: &[Kind], every: u64) {
     let workload = Workload { messages: 5, ..Workload::new(side, 1) };
     let sample = Sample { every, steps: 10, variants: 1, recovering: false };
-    let tally = sound(check_faults(&workload, kinds, sample, &|| false).unwrap());
-    assert!(tally.faults > 5 && tally.acknowledged > 10, "too little to say anything: {tally}");
+    for kind in kinds {
+        let tally = sound(check_faults(&workload, &[*kind], sample, &|| false).unwrap());
+        assert!(tally.faults > 0 && tally.acknowledged > 0, "{kind:?}, too little to say anything: {tally}");
+    }
 }
 
 const SYNCS: [Kind; 3] = [Kind::Sync, Kind::SyncDroppingPages, Kind::SyncKeepingPages];
@@ -128,8 +130,8 @@ fn s14_a_sync_that_fails_while_the_file_is_created_is_noticed() {
 fn s14_pages_that_a_kernel_keeps_unwritten_do_no_damage_by_themselves() {
     let workload = Workload { messages: 6, ..Workload::new(Side::Billing, 2) };
     let sample = Sample { every: 2, steps: 30, variants: 1, recovering: false };
-    let (_, violations) = check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap();
-    assert_eq!(violations, []);
+    let tally = sound(check_faults(&workload, &[Kind::SyncKeepingPages], sample, &|| false).unwrap());
+    assert!(tally.faults > 5 && tally.acknowledged > 10, "too little to say anything: {tally}");
 }
 
 /// A store that could not be opened because syncs failed has left pages in its log that nobody will ever write. Whoever
@@ -137,11 +139,13 @@ fn s14_pages_that_a_kernel_keeps_unwritten_do_no_damage_by_themselves() {
 #[test]
 fn s14_nothing_is_appended_to_a_log_whose_syncs_have_failed() {
     let sample = Sample { every: 1, steps: 20, variants: 1, recovering: false };
+    let mut all = Tally::default();
     for nth in 0..10 {
         let fault = Some(Fault { kind: Kind::SyncKeepingPages, nth });
         let workload = Workload { messages: 2, fault, fault_times: 3, ..Workload::new(Side::Billing, 0) };
-        sound(check_fault(&workload, sample, &|| false).unwrap());
+        all.add(sound(check_fault(&workload, sample, &|| false).unwrap()));
     }
+    assert!(all.faults >= 8 && all.images > 100, "too little to say anything: {all}");
 }
 
 /// The harness can fail: with the weaker durability a power cut does lose acknowledged work. What is sent is still

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 use twobox_core::ports::{SweepPlan, SweepStore, Swept};
-use twobox_core::{Result, Timestamp, crash_point, time};
+use twobox_core::{Result, Timestamp, crash_point, mutant, time};
 
 use crate::writer::Class;
 use crate::{Sqlite, SqliteTx};
@@ -149,7 +149,8 @@ fn purge(
     for (peer, newest, watermark) in peers {
         // Counted in the sender's own dates, not on our clock: safety must not depend on clocks. Ours can only put it
         // off: what was scheduled and has ended early has a date to come, which says nothing about how old the rest is.
-        let target = newest.min(now.as_micros()).saturating_sub(time::micros(window));
+        let now = if mutant!(PurgeByNewest) { i64::MAX } else { now.as_micros() };
+        let target = newest.min(now).saturating_sub(time::micros(window));
         if target <= watermark || room <= 0 {
             swept.more |= target > watermark;
             continue;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use twobox_core::Message;
 use twobox_core::ports::Answer;
+use twobox_core::{Message, mutant};
 
 use super::in_flight::{Key, key};
 use crate::sync::Mutex;
@@ -28,7 +28,7 @@ pub(super) struct Unheard {
 impl Unheard {
     /// Keeps an answer for the next delivery, if it is a failure.
     pub(super) fn note(&self, message: &Message, answer: &Answer) {
-        if !matches!(answer, Answer::Retry { .. }) {
+        if !matches!(answer, Answer::Retry { .. }) || mutant!(FailureForgotten) {
             return;
         }
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -343,7 +343,8 @@ impl<P: Clone + Ord> Lane<P> {
         let look_follows = |batch: &Batch<P>| batch.state == State::Answered;
         let looks = self.waiting.as_ref().map_or(self.looking, look_follows);
         // A batch of several is not charged, so it need not be the first.
-        looks && self.suspect_limit == Some(1) && !self.log_first && self.breaker.is_probed()
+        let keeps = looks && self.suspect_limit == Some(1) && !self.log_first && self.breaker.is_probed();
+        keeps && !mutant!(ProbeNotKept)
     }
 
     /// The next batch to send, if one may be sent now. Suspects travel alone and in order (L3).

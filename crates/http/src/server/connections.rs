@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use twobox_core::meters::Meters;
+use twobox_core::mutant;
 
 use super::ServerLimits;
 
@@ -243,7 +244,7 @@ impl Connection {
     fn makes_room(&self, phase: Phase) -> bool {
         match phase {
             Phase::New | Phase::Idle | Phase::Head => true,
-            Phase::Body => !self.is_proved(),
+            Phase::Body => !self.is_proved() && !mutant!(HalfBodiesStay),
             Phase::Busy | Phase::Answering | Phase::Displaced => false,
         }
     }

@@ -28,9 +28,13 @@ impl Harness {
             Mutant::WakeUpLost => Self::Schedules,
             Mutant::ClaimNotMade
             | Mutant::ConflictIsDuplicate
+            | Mutant::FailureForgotten
+            | Mutant::HalfBodiesStay
             | Mutant::LaneKeptAfterReopen
             | Mutant::NoFence
             | Mutant::PauseIgnored
+            | Mutant::ProbeNotKept
+            | Mutant::PurgeByNewest
             | Mutant::QueueCrashUncharged
             | Mutant::QueueDoneRunsAgain
             | Mutant::QueueEffectApart

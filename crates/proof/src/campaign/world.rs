@@ -25,12 +25,12 @@ pub(super) fn run(arguments: &[String]) -> Result<Report, BoxError> {
         seeds += 1;
         tally.add(&outcome.tally);
         violations.extend(outcome.violations);
-        time.tell(&format!("{seeds} seeds, {} power cuts", tally.cuts()));
+        time.tell(&format!("{seeds} seeds, {} power cuts", tally.power_cuts()));
     }
     Ok(report(seeds, &tally).violations(violations))
 }
 
 fn report(seeds: u64, tally: &Tally) -> Report {
-    let report = Report::default().figure("seeds", seeds).figure("power cuts", tally.cuts());
+    let report = Report::default().figure("seeds", seeds).figure("power cuts", tally.power_cuts());
     Kind::ALL.into_iter().fold(report, |report, kind| report.figure(kind.name(), tally.of(kind)))
 }

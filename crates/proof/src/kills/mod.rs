@@ -66,9 +66,11 @@ pub fn run(options: &Options) -> Result<Tally, BoxError> {
             thread::spawn(move || demonstrate(&program, &arguments))
         })
         .collect();
+    // All of them first: whoever returned at the first error would leave the others running.
+    let ended: Vec<_> = running.into_iter().map(thread::JoinHandle::join).collect();
     let mut tally = Tally::default();
-    for pair in running {
-        tally.add(pair.join().map_err(|_| "a thread of the harness panicked")??);
+    for pair in ended {
+        tally.add(pair.map_err(|_| "a thread of the harness panicked")??);
     }
     Ok(tally)
 }

@@ -23,6 +23,9 @@ const QUEUE: &str = "
     FROM inbox_queue AS q LEFT JOIN inbox AS i ON i.row_id = q.item_id
     ORDER BY q.item_id";
 
+/// Peers of whom something was forgotten.
+const FORGOTTEN: &str = "SELECT 1 FROM inbox_peers WHERE watermark > -9223372036854775808";
+
 /// Counters that are kept with the rows they count, and what is counted now. Rejections in the handler's transaction are
 /// the sender's dead letters.
 const COUNTERS: &str = "
@@ -101,6 +104,8 @@ pub(super) async fn read(stage: &Stage, node: &Node, process: &Process) -> Resul
         Ok(events)
     });
     let events = events.await?;
+    let forgotten = process.db.transaction::<_, Error, _>(|tx| tx.query(FORGOTTEN, [], |_| Ok(()))).await?;
+    forgotten.iter().for_each(|()| stage.count(Kind::Purged));
     count_swept(stage, &events);
     events.into_iter().for_each(|event| stage.note(&node.name, event));
     Ok(())

@@ -30,6 +30,15 @@ pub(super) const QUEUED: &str = "Queued";
 /// Is stored; a worker takes its time before the transaction that has its effect.
 pub(super) const QUEUED_SLOW: &str = "QueuedSlow";
 
+/// How long the first half of a handler may take, of the receiver and of workers: longer than whoever asks waits.
+pub(super) const HANDLER_TIMEOUT: Duration = Duration::from_millis(400);
+/// A first half that hangs.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+/// How what happens to a first half is counted: it takes its time, or hangs.
+type Slowness = [Kind; 2];
+const SLOWNESS: Slowness = [Kind::HandlerSlow, Kind::HandlerHung];
+
 /// What a handler needs.
 pub(super) struct Work {
     stage: Arc<Stage>,
@@ -54,7 +63,8 @@ pub(super) fn receiver(
     let receiver = Receiver::builder(db.clone(), Consumer::new(&*node.name)?, Arc::clone(clock) as _)
         .route(Endpoint::new(PLAIN)?, Route::Handler(handler(false)))?
         .route(Endpoint::new(FOLLOWED)?, Route::Handler(handler(true)))?
-        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(stage, Kind::HandlerSlow, handler(false), ends)))?
+        .handler_timeout(HANDLER_TIMEOUT)
+        .route(Endpoint::new(SLOW)?, Route::Prepared(slowly(stage, SLOWNESS, handler(false), ends)))?
         .route(Endpoint::new(QUEUED)?, Route::Queued)?
         .route(Endpoint::new(QUEUED_SLOW)?, Route::Queued)?;
     Ok(receiver.build())
@@ -63,14 +73,17 @@ pub(super) fn receiver(
 /// A first half that waits; it ends with its process.
 pub(super) fn slowly(
     stage: &Arc<Stage>,
-    kind: Kind,
+    [slow, hung]: Slowness,
     handler: SqliteHandler,
     ends: &Arc<Semaphore>,
 ) -> Prepare<SqliteHandler> {
     let (stage, ends) = (Arc::clone(stage), Arc::clone(ends));
     Arc::new(move |_| {
-        let slow = stage.mishap(2, kind);
-        let pause = if slow { stage.millis(20..600) } else { Duration::ZERO };
+        let pause = match () {
+            () if stage.mishap(8, hung) => FOR_EVER,
+            () if stage.mishap(2, slow) => stage.millis(20..600),
+            () => Duration::ZERO,
+        };
         let (handler, ends) = (handler.clone(), Arc::clone(&ends));
         Box::pin(async move {
             tokio::select! {

@@ -22,10 +22,12 @@ const ARMED: Duration = Duration::from_millis(300);
 /// A store that does not come up although its disk is fine.
 const STARTS_MAX: u32 = 50;
 
-const FAULTS: [(FaultKind, Kind); 4] = [
+const FAULTS: [(FaultKind, Kind); 6] = [
     (FaultKind::Read, Kind::ReadFault),
     (FaultKind::Write, Kind::WriteFault),
+    (FaultKind::Full, Kind::FullFault),
     (FaultKind::Sync, Kind::SyncFault),
+    (FaultKind::SyncKeepingPages, Kind::KeptPages),
     (FaultKind::SyncDroppingPages, Kind::DroppedPages),
 ];
 
@@ -75,7 +77,7 @@ fn arm_fault(stage: &Stage, node: &Node) -> Option<Kind> {
     if stage.up_to(4) != 0 || stage.is_healed() {
         return None;
     }
-    let faults = if node.may_drop_pages { 4 } else { 3 };
+    let faults = if node.may_drop_pages { 6 } else { 5 };
     let (kind, counted) = FAULTS[index(stage.up_to(faults))];
     let nth = stage.up_to(30);
     stage.note(&node.name, Event::Note(format!("disk: {kind:?} number {nth} is to fail")));
@@ -121,13 +123,9 @@ async fn until_trouble(stage: &Stage, node: &Node, process: &Process) -> Result<
 
 /// Cuts the power, lets what is left of the process go, and puts back what the cut has left of the disk.
 async fn cut(stage: &Stage, node: &Node) -> Result<(), BoxError> {
-    let kinds = [
-        (Cut::Kill, Kind::Kill),
-        (Cut::Lost, Kind::Lost),
-        (Cut::Subset, Kind::Subset),
-        (Cut::Torn, Kind::Torn),
-    ];
-    let (cut, kind) = kinds[index(stage.up_to(4))];
+    let power = [(Cut::Lost, Kind::Lost), (Cut::Subset, Kind::Subset), (Cut::Torn, Kind::Torn)];
+    let kill = (Cut::Kill, Kind::Kill);
+    let (cut, kind) = if stage.up_to(7) == 0 { kill } else { power[index(stage.up_to(3))] };
     node.disk.power_off();
     stage.count(kind);
     stage.note(&node.name, Event::Note(format!("power cut: {cut:?}")));

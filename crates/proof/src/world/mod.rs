@@ -16,6 +16,7 @@ mod keys;
 mod life;
 mod network;
 mod operator;
+mod panics;
 mod process;
 mod relays;
 mod run;

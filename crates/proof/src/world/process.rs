@@ -132,7 +132,8 @@ impl Process {
         let bare = Arc::strong_count(&clock);
         let driver = drive(&db);
         db.migrate().await?;
-        let (found, leased) = prepare(&db).await?;
+        // Whoever swept last may do so for a minute, which is longer than most processes live. Often the minute is over.
+        let (found, leased) = prepare(&db, stage.up_to(2) == 0).await?;
         if node.disk.is_off() {
             return Err(Error::new(ErrorKind::Unavailable, "the power is off"));
         }
@@ -225,8 +226,11 @@ pub(super) fn drive(db: &Sqlite) -> Task {
 }
 
 /// Creates what is missing, and returns the messages that are there, and how many of them a worker had in hand.
-async fn prepare(db: &Sqlite) -> Result<(Event, usize), Error> {
-    db.transaction::<_, Error, _>(|tx| {
+async fn prepare(db: &Sqlite, sweeps: bool) -> Result<(Event, usize), Error> {
+    db.transaction::<_, Error, _>(move |tx| {
+        if sweeps {
+            tx.execute("DELETE FROM twobox_meta WHERE name = 'sweeper'", [])?;
+        }
         TABLES.iter().chain([&NAME_OUTBOX]).try_for_each(|sql| tx.execute(sql, []).map(drop))?;
         let effects = tx.query("SELECT id FROM effects ORDER BY place", [], |row| row.get(0))?;
         let queue = tx.query(QUEUE, [], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use twobox_core::BoxError;
 use twobox_sqlite::Durability;
 use twobox_testkit::disk::Disk;
-use twobox_testkit::history::{Finding, Summary, check};
+use twobox_testkit::history::{Clause, Finding, Summary, check};
 
 use super::authors::Author;
 use super::clock::Wall;
@@ -20,7 +20,7 @@ use super::operator::Care;
 use super::process::{Node, Process};
 use super::stage::{SECOND, Stage, lock};
 use super::tally::Tally;
-use super::{audit, life, operator, weather};
+use super::{audit, life, operator, panics, weather};
 use crate::powercut::{folder, runtime};
 
 /// What a run is like.
@@ -91,23 +91,33 @@ impl fmt::Display for Violation {
 /// Runs the world of a seed.
 ///
 /// # Errors
-/// If the world itself fails: a store that cannot be opened although its disk is well, a part that ends by itself, a
-/// process that cannot be ended, a world that does not end. Broken promises are no errors but [`Outcome::violations`].
+/// If the machine has no place for a world. Broken promises are no errors but [`Outcome::violations`], and so are a store
+/// that cannot be opened although its disk is well, a part that ends by itself, a process that cannot be ended, a world
+/// that does not end.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, BoxError> {
     let folder = folder()?;
     let runtime = runtime()?;
+    panics::watch();
     let (stage, played) = runtime.block_on(async {
         let stage = Arc::new(Stage::new(seed));
         let ends = tokio::time::timeout(options.end(), play(&stage, options, folder.path())).await;
         (stage, ends.unwrap_or_else(|_| Err("stuck: it has not ended although it should be over".into())))
     });
-    played.map_err(|error| format!("seed {seed}: {}", twobox_core::chain(&*error)))?;
-    let (summary, findings) = match check(&stage.history, &stage.plan.rules) {
-        Ok(summary) => (summary, Vec::new()),
-        Err(findings) => (Summary::default(), findings),
+    let (summary, mut findings) = match &played {
+        Ok(()) => match check(&stage.history, &stage.plan.rules) {
+            Ok(summary) => (summary, Vec::new()),
+            Err(findings) => (Summary::default(), findings),
+        },
+        // Its history has no end that could be judged.
+        Err(error) => (Summary::default(), vec![broken(twobox_core::chain(&**error))]),
     };
+    findings.extend(panics::seen().map(broken));
     let violations = findings.into_iter().map(|finding| Violation { seed, finding }).collect();
     Ok(Outcome { tally: stage.tally(), history: stage.history.text(), summary, violations })
+}
+
+fn broken(text: String) -> Finding {
+    Finding { clause: Clause::Broken, id: "a node".into(), text }
 }
 
 struct World {
@@ -180,8 +190,8 @@ impl World {
         self.check_lives().await
     }
 
-    /// Waits until everything is delivered or dead, while operators see to dead letters. What is not in time is found
-    /// by the judge.
+    /// Waits until everything is delivered or dead, while operators see to dead letters. What is open when the time is
+    /// up is found by the judge.
     async fn settle(&mut self) -> Result<(), BoxError> {
         let deadline = Instant::now() + self.patience;
         let (mut pause, mut rounds) = (Duration::from_millis(100), 0);
@@ -196,6 +206,12 @@ impl World {
             if idle && care == Care::Bury && self.is_settled().await {
                 return Ok(());
             }
+        }
+        if !self.network.is_quiet() {
+            return Err("a request never ends".into());
+        }
+        if !self.authors.iter().all(|author| author.is_idle()) {
+            return Err("an author waits for ever".into());
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use twobox_engine::worker::WorkerOptions;
 use twobox_testkit::SeededRandom;
 use twobox_testkit::history::{Event, History, Rules};
 
+use super::handlers::HANDLER_TIMEOUT;
 use super::tally::{Kind, Tally};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -85,12 +86,13 @@ impl Plan {
             concurrency: 1 + index(up_to(3)),
             poll_max: SECOND,
             reap_interval: SECOND,
+            handler_timeout: HANDLER_TIMEOUT,
             ..WorkerOptions::default()
         };
         let tries = NonZeroU32::MIN.saturating_add(u32::try_from(up_to(3)).unwrap_or(0));
         let work_retry = relay.probe.clone().attempts_max(tries);
         Self {
-            rules: Rules { attempts_max: attempts.get(), head_policy },
+            rules: Rules { attempts_max: attempts.get(), head_policy, forgets: dedup_window < HOUR },
             relay,
             sweep,
             worker,

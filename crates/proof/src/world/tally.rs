@@ -46,6 +46,10 @@ kinds! {
     WriteFault: "faults-write",
     /// A sync failed.
     SyncFault: "faults-sync",
+    /// The disk was full for a moment.
+    FullFault: "faults-full",
+    /// A sync failed, and the kernel kept what it could not write.
+    KeptPages: "faults-kept-pages",
     /// A sync failed, and the kernel forgot what it could not write.
     DroppedPages: "faults-dropped-pages",
     /// A store stopped for safety and was opened again.
@@ -104,6 +108,8 @@ kinds! {
     HandlerPanic: "handlers-panicked",
     /// The first half of a handler took its time.
     HandlerSlow: "handlers-slow",
+    /// The first half of a handler hung until it was ended.
+    HandlerHung: "handlers-hung",
     /// A handler kept the writer busy.
     HandlerBusy: "handlers-busy",
     /// A message was scheduled.
@@ -146,6 +152,8 @@ kinds! {
     WorkLeft: "work-left-behind",
     /// The first half of a worker's handler took its time.
     WorkSlow: "work-slow",
+    /// The first half of a worker's handler hung until it was ended.
+    WorkHung: "work-hung",
     /// A dead letter of an inbox was run again.
     WorkReplayed: "work-replayed",
     /// A blocked key of an inbox was released.
@@ -154,10 +162,12 @@ kinds! {
     WorkDead: "work-dead",
     /// A message that was sent has been swept from the log.
     Swept: "messages-swept",
+    /// An inbox has forgotten what it had handled.
+    Purged: "inboxes-purged",
 }
 
 impl Kind {
-    const CUTS: [Self; 4] = [Self::Kill, Self::Lost, Self::Subset, Self::Torn];
+    const POWER_CUTS: [Self; 3] = [Self::Lost, Self::Subset, Self::Torn];
 }
 
 /// How often each kind happened.
@@ -177,10 +187,10 @@ impl Tally {
         self.0[kind as usize]
     }
 
-    /// Cuts of any kind.
+    /// Power cuts of any kind.
     #[must_use]
-    pub fn cuts(&self) -> u64 {
-        Kind::CUTS.iter().map(|kind| self.of(*kind)).sum()
+    pub fn power_cuts(&self) -> u64 {
+        Kind::POWER_CUTS.iter().map(|kind| self.of(*kind)).sum()
     }
 
     /// Kinds that never happened.
@@ -201,7 +211,7 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cuts {}", self.cuts())?;
+        write!(f, "power cuts {}", self.power_cuts())?;
         Kind::ALL.iter().try_for_each(|kind| write!(f, ", {} {}", kind.name(), self.of(*kind)))
     }
 }

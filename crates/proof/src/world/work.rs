@@ -40,7 +40,7 @@ pub(super) fn worker(
     ends: &Arc<Semaphore>,
 ) -> Result<Task, Error> {
     let handler = Work::new(stage, node, db, clock, REJECTS)?.handler(false);
-    let slow = slowly(stage, Kind::WorkSlow, handler.clone(), ends);
+    let slow = slowly(stage, [Kind::WorkSlow, Kind::WorkHung], handler.clone(), ends);
     let worker = Worker::builder(db.clone(), queue(stage, node)?, Arc::clone(clock) as _, random)
         .options(stage.plan.worker.clone())
         .topic(Endpoint::new(QUEUED)?, Handling::Transactional(handler))?

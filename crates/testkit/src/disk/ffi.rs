@@ -52,6 +52,8 @@ struct Tracked {
     state: Arc<Mutex<State>>,
     /// `None`: a temporary file, whose fate interests nobody.
     name: Option<Name>,
+    /// Failed syncs of the file that whoever has opened it here has heard of.
+    heard: AtomicU64,
 }
 
 impl Registered {
@@ -197,7 +199,9 @@ unsafe extern "C" fn open(
         let interesting = flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL) != 0;
         let name =
             (interesting && !name.is_null()).then(|| Name::from(&*CStr::from_ptr(name).to_string_lossy()));
-        (*ours).file = Box::into_raw(Box::new(Tracked { state: Arc::clone(&shim(vfs).state), name }));
+        let state = Arc::clone(&shim(vfs).state);
+        let heard = AtomicU64::new(name.as_ref().map_or(0, |name| lock(&state).failed_syncs(name)));
+        (*ours).file = Box::into_raw(Box::new(Tracked { state, name, heard }));
         (*ours).base.pMethods = &raw const METHODS;
         SQLITE_OK
     }
@@ -385,6 +389,11 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
             if kind == Kind::SyncDroppingPages {
                 drop_pages(file, name, &state);
             }
+            tracked.heard.store(state.failed_syncs(name), Ordering::Relaxed);
+            return SQLITE_IOERR_FSYNC;
+        }
+        // As Linux does it: whoever has the file open when a sync of it fails, in whatever process, hears of it once.
+        if tracked.heard.swap(state.failed_syncs(name), Ordering::Relaxed) < state.failed_syncs(name) {
             return SQLITE_IOERR_FSYNC;
         }
         // The machine's own disk needs no sync: what survives is decided here.

@@ -41,6 +41,8 @@ pub(super) struct State {
     faults: Option<Armed>,
     calls: BTreeMap<Call, u64>,
     struck: u64,
+    /// How often a sync of each file has failed.
+    failed_syncs: BTreeMap<Name, u64>,
     pub(super) is_off: bool,
     /// So many more writes and syncs reach the disk.
     off_after: Option<u64>,
@@ -210,6 +212,11 @@ impl fmt::Debug for Disk {
 }
 
 impl State {
+    /// How often a sync of this file has failed, unless because the power was off.
+    pub(super) fn failed_syncs(&self, file: &Name) -> u64 {
+        self.failed_syncs.get(file).copied().unwrap_or(0)
+    }
+
     /// How this call is to fail, because it was asked for or because the power is off.
     pub(super) fn fails(&mut self, call: Call, file: &Name) -> Option<Kind> {
         if call != Call::Read && !self.is_off {
@@ -225,6 +232,9 @@ impl State {
         };
         if let Some(kind) = self.faults.as_ref().and_then(strikes) {
             self.struck += 1;
+            if call == Call::Sync {
+                *self.failed_syncs.entry(file.clone()).or_default() += 1;
+            }
             self.record.ops.push(Op::Failed { file: file.clone(), kind });
             return Some(kind);
         }
@@ -245,6 +255,27 @@ mod tests {
     use rusqlite::{Connection, OpenFlags};
 
     use super::*;
+
+    /// A kernel that has told one of them that a sync failed tells the other one as well, and each once.
+    #[test]
+    fn whoever_has_a_file_open_hears_of_a_failed_sync_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let disk = Disk::new(1);
+        let open = || {
+            let connection = Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), disk.name());
+            let connection = connection.unwrap();
+            connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").unwrap();
+            connection
+        };
+        let (one, other) = (open(), open());
+        one.execute_batch("CREATE TABLE t (x); PRAGMA wal_autocheckpoint = 0").unwrap();
+        let write = |connection: &Connection| connection.execute_batch("INSERT INTO t VALUES (1)").is_ok();
+        assert!(write(&one) && write(&other));
+        disk.fail(Fault { kind: Kind::SyncKeepingPages, nth: 0 });
+        assert_eq!([write(&one), write(&other), write(&one), write(&other)], [false, false, true, true]);
+        assert!(write(&open()), "who comes later does not hear of it");
+    }
 
     /// A connection of a dead process may still be open when the power is back: with its inode it would hand its
     /// memory of the log on to the living, who would then read what the cut has taken.

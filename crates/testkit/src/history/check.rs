@@ -15,6 +15,8 @@ pub struct Rules {
     pub attempts_max: u32,
     /// What happens to a key when its head dies (S12).
     pub head_policy: HeadPolicy,
+    /// Whether receivers forget within the time of the history what they have handled. Others call nothing too old.
+    pub forgets: bool,
 }
 
 /// What was counted in a history without findings.
@@ -53,6 +55,8 @@ pub enum Clause {
     Cause,
     /// The databases are sound, and their counters are right.
     Sound,
+    /// No part of a node panics, hangs, or ends by itself.
+    Broken,
 }
 
 /// A promise that was not kept.
@@ -328,9 +332,12 @@ impl<'f, 'h> Judge<'f, 'h> {
             "attempts-exhausted" => {
                 facts.sent.get(stand.id).is_some_and(|sent| *sent >= self.rules.attempts_max)
             }
-            "rejected" => facts.answers.contains(&(stand.id, Reply::Rejected)),
-            "too-old" => facts.answers.contains(&(stand.id, Reply::TooOld)),
-            "conflict" => facts.answers.contains(&(stand.id, Reply::Conflict)),
+            // That the receiver has answered so is not enough: it must have had a reason. Nobody sends two bodies under
+            // one id, so there is none for a conflict.
+            "rejected" => {
+                facts.rejected.contains(stand.id) && facts.answers.contains(&(stand.id, Reply::Rejected))
+            }
+            "too-old" => self.rules.forgets && facts.answers.contains(&(stand.id, Reply::TooOld)),
             _ => self.dies_by_rule(stand, reason),
         }
     }

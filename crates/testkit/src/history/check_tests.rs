@@ -3,7 +3,7 @@
 use super::*;
 use twobox_core::ports::HeadPolicy;
 
-const RULES: Rules = Rules { attempts_max: 3, head_policy: HeadPolicy::Block };
+const RULES: Rules = Rules { attempts_max: 3, head_policy: HeadPolicy::Block, forgets: true };
 
 fn at(events: Vec<(&str, Event)>) -> History {
     let history = History::new();
@@ -110,7 +110,8 @@ fn s2_a_loss_is_found() {
     assert_eq!(broken(sent, &RULES), [Clause::Lost], "sent, but no effect");
     let told = vec![begun(order("a")), ("shop", Event::Enqueued("a".into()))];
     assert_eq!(broken(told, &RULES), [Clause::Lost], "the author's row is gone");
-    let dead = vec![begun(order("a")), row("a", 1), answered("a", Reply::Rejected), dead("a", "rejected")];
+    let rejected = vec![("billing", Event::Rejected("a".into())), answered("a", Reply::Rejected)];
+    let dead = [vec![begun(order("a")), row("a", 1), dead("a", "rejected")], rejected].concat();
     assert_eq!(broken(dead, &RULES), [], "dead with a reason is not lost");
     let unknown = vec![begun(order("a")), ("shop", Event::Unknown("a".into()))];
     assert_eq!(broken(unknown, &RULES), [], "it was not committed");
@@ -208,15 +209,24 @@ fn l8_two_messages_of_one_once_key_are_found() {
 
 #[test]
 fn l3_a_death_without_a_cause_is_found() {
-    let dies = |reason: &str, extra: Vec<(&'static str, Event)>| {
+    let dies_by = |rules: &Rules, reason: &str, extra: Vec<(&'static str, Event)>| {
         let events = vec![begun(order("a")), row("a", 1), dead("a", reason)];
-        broken([events, extra].concat(), &RULES)
+        broken([events, extra].concat(), rules)
     };
+    let dies = |reason: &str, extra| dies_by(&RULES, reason, extra);
     for reason in
         ["attempts-exhausted", "rejected", "too-old", "conflict", "key-failed", "expired", "no-route"]
     {
         assert_eq!(dies(reason, Vec::new()), [Clause::Cause], "{reason}");
     }
+    for (reason, reply) in [("rejected", Reply::Rejected), ("conflict", Reply::Conflict)] {
+        let said = vec![answered("a", reply)];
+        assert_eq!(dies(reason, said), [Clause::Cause], "the receiver says so, without a reason: {reason}");
+    }
+    let forgotten = || vec![answered("a", Reply::TooOld)];
+    assert_eq!(dies("too-old", forgotten()), []);
+    let remembers = Rules { forgets: false, ..RULES };
+    assert_eq!(dies_by(&remembers, "too-old", forgotten()), [Clause::Cause], "nothing was forgotten");
     let sent = ("shop", Event::Sent("a".into()));
     assert_eq!(
         dies("attempts-exhausted", vec![sent.clone(); 2]),
