@@ -80,7 +80,7 @@ async fn shared(lab: &mut Lab, count_syncs: bool) -> Result<Vec<Figure>> {
         let slice = lab.slice(callers(&store, CALLERS, duration)).await?;
         let commits = syncs::commits(&store.path())?.wrapping_sub(before);
         total += slice.value.messages;
-        per_commit.push(slice.value.messages as f64 / f64::from(commits.max(1)));
+        per_commit.push(syncs::per_sync(slice.value.messages, commits.into())?);
         slices.push(slice);
     }
     store.check_enqueued(total, total).await?;

@@ -29,6 +29,8 @@ const SAMPLES: usize = 300;
 const BACKLOG: u64 = 20_000;
 /// Dead letters, and messages that are tried again.
 const TROUBLE: u64 = 1_000;
+/// Fewer leave too little that was sent.
+const MESSAGES_MIN: u64 = 2 * (BACKLOG + TROUBLE);
 /// Microseconds between two messages.
 const APART: i64 = 100_000;
 /// When the first message was created.
@@ -68,6 +70,12 @@ pub(crate) async fn measure(lab: &mut Lab, messages: u64) -> Result<Vec<Figure>>
     let path = lab.new_folder()?.join("boxes.db");
     let db = Sqlite::open(&path).await?;
     db.migrate().await?;
+    if messages < MESSAGES_MIN {
+        return Err(format!(
+            "--messages {messages}: at least {MESSAGES_MIN}, or there is nothing to page through"
+        )
+        .into());
+    }
     fill(&path, messages)?;
     let view = View { db, clock: lab.clock, messages };
     let mut figures = view.outbox().await?;

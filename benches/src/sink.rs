@@ -83,5 +83,7 @@ impl Draining {
 pub(crate) async fn drain(store: &Store, messages: u64) -> Result<()> {
     let draining = Draining::start(store, messages)?;
     draining.complete().await?;
-    draining.stop().await
+    draining.stop().await?;
+    // What is settled is synced together, within a second; that belongs to it.
+    Ok(store.db.transaction::<_, twobox::Error, _>(|_| Ok(())).await?)
 }

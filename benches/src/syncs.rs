@@ -41,7 +41,20 @@ pub(crate) fn messages_per_sync(lab: &mut Lab) -> Result<f64> {
     let (_, overhead) = traced(lab, Duration::ZERO)?;
     let duration = lab.plan.slice;
     let (messages, syncs) = traced(lab, duration)?;
-    Ok(messages as f64 / syncs.saturating_sub(overhead).max(1) as f64)
+    per_sync(messages, syncs.saturating_sub(overhead))
+}
+
+/// How many messages shared one.
+///
+/// # Errors
+/// If none was counted: then the counter does not work, and nothing is known.
+pub(crate) fn per_sync(messages: u64, syncs: u64) -> Result<f64> {
+    if syncs == 0 {
+        return Err(
+            format!("{messages} messages and not one sync or commit: they are not counted right").into()
+        );
+    }
+    Ok(messages as f64 / syncs as f64)
 }
 
 /// Messages and syncs of a process that enqueues for `duration`.

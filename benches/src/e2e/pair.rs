@@ -66,10 +66,9 @@ struct Timed {
 }
 
 impl Timed {
-    fn lived(&self) -> Lived {
-        let micros = self.answer["micros"].as_u64().unwrap_or_default();
-        let per_second = per_second(self.messages, Duration::from_micros(micros));
-        Lived { per_second, latency: self.latency }
+    fn lived(&self) -> Result<Lived> {
+        let took = Duration::from_micros(number(&self.answer, "micros")?);
+        Ok(Lived { per_second: per_second(self.messages, took), latency: self.latency })
     }
 }
 
@@ -148,7 +147,7 @@ impl Pair {
     pub(crate) fn live_counted(&mut self, callers: usize, duration: Duration) -> Result<(Lived, u64)> {
         let request = format!("live {callers} {} {}", duration.as_millis(), self.enqueued);
         let timed = self.timed(&request)?;
-        Ok((timed.lived(), timed.messages))
+        Ok((timed.lived()?, timed.messages))
     }
 
     /// The processor time of both processes so far.
@@ -164,7 +163,7 @@ impl Pair {
         let number = |name| number(&timed.answer, name);
         let (took, bytes, wal_bytes) =
             (Duration::from_micros(number("backup_micros")?), number("bytes")?, number("wal_bytes")?);
-        Ok(Saved { lived: timed.lived(), took, bytes, wal_bytes })
+        Ok(Saved { lived: timed.lived()?, took, bytes, wal_bytes })
     }
 
     /// Fails unless the backup is sound; removes it. No part of a slice: it keeps the disk busy.

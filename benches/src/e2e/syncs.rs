@@ -10,11 +10,11 @@ use crate::Result;
 use crate::lab::Lab;
 use crate::report::{Figure, Target, Unit};
 use crate::stats::median;
-use crate::syncs::syncs_in;
+use crate::syncs::{per_sync, syncs_in};
 
 pub(crate) fn figure(lab: &mut Lab, plan: &Plan, rounds: &[Round], count_syncs: bool) -> Result<Figure> {
-    let per_commit = |round: &Round| plan.drain as f64 / f64::from(round.twobox.value.commits.max(1));
-    let samples: Vec<f64> = rounds.iter().map(per_commit).collect();
+    let per_commit = |round: &Round| per_sync(plan.drain, round.twobox.value.commits.into());
+    let samples: Vec<f64> = rounds.iter().map(per_commit).collect::<Result<_>>()?;
     let commits = median(&samples);
     let figure =
         |value| Figure::new("drain, receiver, counted", value, Unit::PerSync).target(Target::AtLeast(300.0));
@@ -23,9 +23,9 @@ pub(crate) fn figure(lab: &mut Lab, plan: &Plan, rounds: &[Round], count_syncs: 
         return Ok(figure(commits).detail(detail.into()).samples(samples));
     }
     eprintln!("drain: counting syncs ...");
-    let syncs = traced(lab, plan.drain)?.saturating_sub(traced(lab, 0)?).max(1);
+    let syncs = traced(lab, plan.drain)?.saturating_sub(traced(lab, 0)?);
     let detail = format!("syncs counted by strace; {commits:.1} per commit untraced");
-    Ok(figure(plan.drain as f64 / syncs as f64).detail(detail))
+    Ok(figure(per_sync(plan.drain, syncs)?).detail(detail))
 }
 
 /// Syncs of a receiver that is warmed up, receives `messages` and ends.

@@ -18,7 +18,7 @@ use twobox_core::ports::ops::AuditEntry;
 
 use super::confirm::Confirm;
 use super::failure::Failure;
-use super::file::{FileOptions, TheFile, actor};
+use super::file::{FileOptions, TheFile, WholeFile, actor};
 use super::output::{print, print_json};
 use super::progress;
 use super::text::{moment, now, thousands, visible};
@@ -64,7 +64,7 @@ pub(crate) struct Verify {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    file: FileOptions,
+    file: WholeFile,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -222,7 +222,7 @@ impl Verify {
     fn run(&self) -> Result<Exit> {
         let path = match &self.path {
             Some(path) => path.clone(),
-            None => self.file.locate()?.path().into(),
+            None => self.file.path()?,
         };
         let options = if self.quick { VerifyOptions::Quick } else { VerifyOptions::Full };
         let turning = progress::spinner(format!("looking at {}", shown(&path)));

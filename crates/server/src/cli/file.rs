@@ -22,15 +22,22 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 /// What a service is called whose boxes are empty, so that nothing in them says whose they are.
 const UNNAMED: &str = "unnamed";
 
-/// Which file.
+/// Which file, as a whole.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct FileOptions {
+pub(crate) struct WholeFile {
     /// The configuration of the node. Default: $TWOBOX_CONFIG, or twobox.toml in the working directory if it exists.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The database file. Default: that of the configuration.
     #[arg(long, value_name = "FILE")]
     database: Option<String>,
+}
+
+/// Which file, and which boxes in it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FileOptions {
+    #[command(flatten)]
+    whole: WholeFile,
     /// The prefix of the tables in it.
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
@@ -43,18 +50,29 @@ pub(super) struct TheFile {
     prefix: Prefix,
 }
 
-impl FileOptions {
-    /// The file that is meant. Only what the command line does not say is looked up in the configuration.
-    pub(super) fn locate(&self) -> crate::Result<TheFile> {
-        let config = match (&self.config, &self.database) {
+impl WholeFile {
+    /// Where it is.
+    pub(super) fn path(&self) -> crate::Result<PathBuf> {
+        Ok(self.load()?.node.database.into())
+    }
+
+    /// The configuration that names it. Only what the command line does not say is looked up.
+    fn load(&self) -> crate::Result<Config> {
+        match (&self.config, &self.database) {
             (None, Some(database)) => {
                 let mut config = Config::default();
                 config.node.database.clone_from(database);
-                config
+                Ok(config)
             }
-            (config, database) => Options::of(config.clone(), database.clone()).load_unchecked()?.config,
-        };
-        Ok(TheFile { config, prefix: Prefix::new(&self.prefix).map_err(Failure::from)? })
+            (config, database) => Ok(Options::of(config.clone(), database.clone()).load_unchecked()?.config),
+        }
+    }
+}
+
+impl FileOptions {
+    /// The file that is meant.
+    pub(super) fn locate(&self) -> crate::Result<TheFile> {
+        Ok(TheFile { config: self.whole.load()?, prefix: self.prefix()? })
     }
 
     /// The API, on the file.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use axum::http::uri::Authority;
 use tracing_subscriber::filter::Targets;
 use twobox::{Destination, Endpoint, Error, ErrorKind, Http, Source, TlsIdentity, TlsRoots};
 
@@ -231,6 +232,12 @@ impl Check<'_> {
             |listen: &SocketAddr| Some(*listen) == self.loaded.config.receive.listen && listen.port() != 0;
         if admin.listen.as_ref().is_some_and(is_taken) {
             self.blame("admin.listen", "is the same address as receive.listen: change one of the two");
+        }
+        // What is compared is the name in the Host header, without its port.
+        let is_name = |host: &String| host.parse::<Authority>().is_ok_and(|name| name.host() == host);
+        if let Some(host) = admin.hosts.iter().find(|host| !is_name(host)) {
+            let text = format!("{host:?} is no name of a host: write it without scheme, port and path");
+            self.blame("admin.hosts", text);
         }
         if admin.connections_max == 0 || admin.requests_max == 0 || admin.request_timeout.is_zero() {
             let text = "connections_max, requests_max and request_timeout must be more than nothing, or no request \
