@@ -1,11 +1,12 @@
-//! Operators: they list dead letters, send them again, release blocked keys, and pause destinations.
+//! Operators: they list dead letters, send them again or remove them, release blocked keys, send again what was sent,
+//! and pause destinations.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
 use twobox_core::ports::ops::OpsStore;
-use twobox_core::ports::{DeadLetter, DeadLetterFilter, DeadLetterStore, Replay};
+use twobox_core::ports::{DeadLetter, DeadLetterFilter, DeadLetterStore, Replay, ResendFilter, ResendStore};
 use twobox_core::{Destination, MessageId, Result, Source};
 use twobox_testkit::history::Event;
 
@@ -19,6 +20,8 @@ const TTL: Duration = Duration::from_secs(3600);
 /// Ids of authors are shorter than minted ones.
 const GIVEN_ID_MAX: usize = 24;
 const LIST_MAX: usize = 50;
+/// What is sent again at a time.
+const RESEND_MAX: usize = 4;
 
 /// How thorough an operator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub(super) async fn watch(stage: Arc<Stage>, node: Arc<Node>) {
         if let Some(process) = node.process() {
             // The process may die over it; the next round finds what is left to do.
             let _: Result<u64> = round(&stage, &node, &process, Care::Some).await;
+            if stage.up_to(4) == 0 {
+                let _: Result<()> = resend(&stage, &node, &process).await;
+            }
         }
     }
 }
@@ -83,6 +89,8 @@ pub(super) async fn round(stage: &Stage, node: &Node, process: &Process, care: C
         if now && process.is_alive() {
             replay(stage, node, process, &letter).await?;
             done += 1;
+        } else if care == Care::Some && has_given_id(&letter) && stage.up_to(12) == 0 && process.is_alive() {
+            purge(stage, node, process, &letter).await?;
         }
     }
     for blocked in process.db.blocked_keys(LIST_MAX).await? {
@@ -101,10 +109,15 @@ pub(super) async fn round(stage: &Stage, node: &Node, process: &Process, care: C
     Ok(done + work::round(stage, node, process, care).await?)
 }
 
+/// Whether its id is the one that its author has given it.
+fn has_given_id(letter: &DeadLetter<i64>) -> bool {
+    letter.message_id.len() <= GIVEN_ID_MAX
+}
+
 async fn replay(stage: &Stage, node: &Node, process: &Process, letter: &DeadLetter<i64>) -> Result<()> {
     let id = &letter.message_id;
     // What a receiver calls too old it calls so again; only a new id helps.
-    let new = letter.reason == Reason::TooOld && id.len() <= GIVEN_ID_MAX;
+    let new = letter.reason == Reason::TooOld && has_given_id(letter);
     let (kind, event, how) = if new {
         (Kind::ReplayedNew, Event::ReplayedAsNew(id.clone()), Replay::NewId)
     } else {
@@ -114,4 +127,19 @@ async fn replay(stage: &Stage, node: &Node, process: &Process, letter: &DeadLett
     stage.note(&node.name, event);
     let filter = DeadLetterFilter { message_id: Some(MessageId::new(id)?), ..DeadLetterFilter::default() };
     process.db.replay(&filter, how, TTL, 1).await.map(drop)
+}
+
+async fn purge(stage: &Stage, node: &Node, process: &Process, letter: &DeadLetter<i64>) -> Result<()> {
+    stage.count(Kind::LetterPurged);
+    stage.note(&node.name, Event::Purged(letter.message_id.clone()));
+    process.db.purge_deaths(vec![(letter.position, letter.died)]).await.map(drop)
+}
+
+/// Sends some of what was sent again, as after a restore of the other side.
+async fn resend(stage: &Stage, node: &Node, process: &Process) -> Result<()> {
+    let filter = ResendFilter::default();
+    let resent = process.db.resend(&filter, None, RESEND_MAX, TTL).await?.resent;
+    stage.note(&node.name, Event::Note(format!("operator: {resent} sent again")));
+    (0..resent).for_each(|_| stage.count(Kind::Resent));
+    Ok(())
 }

@@ -142,6 +142,10 @@ kinds! {
     ReplayedSame: "replays-same-id",
     /// A dead letter was sent again under a new id.
     ReplayedNew: "replays-new-id",
+    /// A dead letter was removed for good.
+    LetterPurged: "letters-purged",
+    /// A message that was sent was sent again.
+    Resent: "messages-resent",
     /// A blocked key was released.
     Released: "keys-released",
     /// An operator paused a destination.

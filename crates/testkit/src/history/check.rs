@@ -148,7 +148,8 @@ impl<'f, 'h> Judge<'f, 'h> {
         let facts = self.facts;
         for (id, (_, order)) in &facts.orders {
             let has_effect = facts.effects.iter().any(|effect| effect.of == *id);
-            if facts.place(order).is_some() && !has_effect && !facts.is_dead(id) {
+            if facts.place(order).is_some() && !has_effect && !facts.is_dead(id) && !facts.purged.contains(id)
+            {
                 self.find(Clause::Lost, id, "was committed, and has neither an effect nor a dead letter");
             }
         }

@@ -113,6 +113,8 @@ fn s2_a_loss_is_found() {
     let rejected = vec![("billing", Event::Rejected("a".into())), answered("a", Reply::Rejected)];
     let dead = [vec![begun(order("a")), row("a", 1), dead("a", "rejected")], rejected].concat();
     assert_eq!(broken(dead, &RULES), [], "dead with a reason is not lost");
+    let purged = vec![begun(order("a")), row("a", 1), ("shop", Event::Purged("a".into()))];
+    assert_eq!(broken(purged, &RULES), [], "somebody did not want it");
     let unknown = vec![begun(order("a")), ("shop", Event::Unknown("a".into()))];
     assert_eq!(broken(unknown, &RULES), [], "it was not committed");
 }

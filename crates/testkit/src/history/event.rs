@@ -97,6 +97,8 @@ pub enum Event {
     Replayed(String),
     /// An operator begins to send a dead letter again, under a new id.
     ReplayedAsNew(String),
+    /// An operator has begun to remove a dead letter for good.
+    Purged(String),
     /// An operator begins to let a key step over its dead messages.
     Released(String),
     /// The node came up again, and this is in its database.
@@ -188,6 +190,7 @@ impl fmt::Display for Event {
             Self::Died(id, reason) => write!(f, "died {id} {reason}"),
             Self::Replayed(id) => write!(f, "replayed {id}"),
             Self::ReplayedAsNew(id) => write!(f, "replayed-as-new {id}"),
+            Self::Purged(id) => write!(f, "purged {id}"),
             Self::Released(key) => write!(f, "released {key}"),
             Self::Recovered { effects, queued } => {
                 write!(f, "recovered with {} and queued {}", effects.join(","), queued.join(","))

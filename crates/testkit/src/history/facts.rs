@@ -41,6 +41,7 @@ pub(super) struct Facts<'h> {
     pub(super) stands: Vec<Stand<'h>>,
     /// What handlers have called impossible.
     pub(super) rejected: BTreeSet<&'h str>,
+    pub(super) purged: BTreeSet<&'h str>,
     pub(super) work_replayed: BTreeSet<&'h str>,
     pub(super) work_released: BTreeSet<(&'h str, &'h str)>,
     /// What is in the queues of receivers.
@@ -74,6 +75,7 @@ impl<'h> Facts<'h> {
             Event::Acknowledged(id) => drop(self.acknowledged.entry(id).or_insert(at)),
             Event::Replayed(id) => drop(self.replayed.insert(id)),
             Event::ReplayedAsNew(id) => drop(self.replayed_as_new.insert(id)),
+            Event::Purged(id) => drop(self.purged.insert(id)),
             Event::Released(key) => drop(self.released.insert((node, key))),
             Event::Recovered { effects, queued } => {
                 let ids = effects.iter().chain(queued).map(String::as_str).collect();
