@@ -103,21 +103,7 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     if mutants.is_empty() {
         return Err("no mutant was tried".into());
     }
-    verdict(&[report::wrong(&seen), report::untried(&seen)].concat())
-}
-
-/// Plants the bugs that tests by name are there for, and no others.
-///
-/// # Errors
-/// If one survives.
-pub(crate) fn run_suite(root: &Path) -> Result<()> {
-    build_suite(root)?;
-    let seen = [suite(root, &[])];
-    print!("{}", report::table(&report::mutants(&seen)));
-    verdict(&report::wrong(&seen))
-}
-
-fn verdict(wrong: &[String]) -> Result<()> {
+    let wrong = [report::wrong(&seen), report::untried(&seen)].concat();
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
@@ -170,4 +156,29 @@ fn hunt(root: &Path, mutant: &str, place: &[&str], test: &str) -> Result<Option<
 
 fn says(text: &[u8], words: &str) -> bool {
     String::from_utf8_lossy(text).contains(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `NoFence` is `no-fence`.
+    fn kebab(name: &str) -> String {
+        let parts = name.split_inclusive(|c: char| c.is_ascii_alphanumeric());
+        let hyphened =
+            parts.map(|c| if c.starts_with(char::is_uppercase) { format!("-{c}") } else { c.into() });
+        hyphened.collect::<String>().trim_start_matches('-').to_lowercase()
+    }
+
+    #[test]
+    fn every_bug_that_the_harnesses_leave_to_a_test_has_one() {
+        let source = include_str!("../../crates/proof/src/campaign/mutants.rs");
+        let arms =
+            source.split("=> Self::Suite").next().and_then(|text| text.split("=> Self::Schedules").last());
+        let names = arms.unwrap().split("Mutant::").skip(1);
+        let left: BTreeSet<String> =
+            names.map(|name| kebab(name.split_whitespace().next().unwrap())).collect();
+        let tried: BTreeSet<String> = SUITE.iter().map(|(mutant, ..)| (*mutant).to_owned()).collect();
+        assert_eq!(left, tried);
+    }
 }

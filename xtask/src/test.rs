@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::console::Steps;
 use crate::metadata::Package;
-use crate::{Result, cargo, example, metadata, mutants, schemathesis};
+use crate::{Result, cargo, example, metadata, schemathesis};
 
 /// What is run, and how.
 #[derive(Debug, Default, PartialEq)]
@@ -54,9 +54,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     for features in [MUTANTS.to_owned(), format!("{MUTANTS},{SCHEDULED}")] {
         let mutants = ["test", "--package", "twobox-proof", "--features", &features, "--test", "mutants"];
         steps.run(&features, || cargo::run(root, &with(&mutants, arguments)));
-    }
-    if arguments.is_empty() {
-        steps.run("mutants of tests", || mutants::run_suite(root));
     }
     for package in packages.iter().filter(|package| example::is_example(root, package)) {
         steps.run(&package.name, || example::run(root, package));

@@ -24,6 +24,11 @@ pub trait Batches: Send {
     /// Does it to the next dead letters, at most `limit`, in one commit. Only to those that died before `began`, and
     /// to none that an earlier batch came to: what is replayed and dies again waits for another call.
     fn next(&mut self, began: Timestamp, limit: usize) -> impl Future<Output = Result<Batch>> + Send;
+
+    /// Whether what dies again, and is dated from this time on because the clock was set back, would be found again.
+    fn finds_again(&self, _from: Timestamp) -> bool {
+        false
+    }
 }
 
 /// What one batch came to.
@@ -90,10 +95,18 @@ impl Bulk {
     ) -> Result<Progress> {
         // A batch is no larger than what a second may take, or a slow pace would come in lumps.
         let limit = usize::try_from(self.batch.min(self.per_second).get()).unwrap_or(usize::MAX);
-        let began = self.timer.now();
+        let mut began = self.timer.now();
+        let mut looked = self.timer.monotonic();
         let mut sum = Progress::default();
         while !shutdown.is_requested() {
             let start = self.timer.monotonic();
+            // When the clock is set back, what dies again is dated before this call began, but not before the last
+            // look, by the new time. Whatever is dated later is left to another call, rather than done twice.
+            let last = self.timer.now().minus(start.saturating_sub(looked));
+            if last < began && batches.finds_again(last) {
+                began = last;
+            }
+            looked = start;
             let batch = batches.next(began, limit).await?;
             sum = Progress { done: sum.done + batch.done, finished: !batch.more };
             progress(sum);
@@ -165,10 +178,12 @@ impl<S: DeadLetterStore> Batches for OutboxLetters<S> {
             Act::Replay(replay, ttl) => self.store.replay_deaths(deaths, replay, ttl).await?,
             Act::Purge => self.store.purge_deaths(deaths).await?,
         };
-        // The time alone would not do: a clock that steps back dates what dies again before the call began. It is dated
-        // before this place as well, then, unless the step was a small one; and in any case the call comes to its end.
         self.after = page.letters.pop().or(self.after.take());
         Ok(Batch { done, more: page.more })
+    }
+
+    fn finds_again(&self, from: Timestamp) -> bool {
+        self.after.as_ref().is_some_and(|after| after.died < from)
     }
 }
 
@@ -208,9 +223,12 @@ impl<S: QueueStore> Batches for InboxLetters<S> {
         } else {
             self.store.purge_work_deaths(&self.queue, deaths).await?
         };
-        // As with those of an outbox: clocks step back.
         self.after = page.letters.pop().or(self.after.take());
         Ok(Batch { done, more: page.more })
+    }
+
+    fn finds_again(&self, from: Timestamp) -> bool {
+        self.after.as_ref().is_some_and(|after| after.died < from)
     }
 }
 

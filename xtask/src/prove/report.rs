@@ -139,9 +139,11 @@ fn joined(mut all: Vec<Seen>, seen: Seen) -> Vec<Seen> {
         let sum = same.report["figures"][name].as_u64().unwrap_or(0) + value.as_u64().unwrap_or(0);
         same.report["figures"][name] = sum.into();
     }
-    for list in ["violations", "mutants"] {
-        if let (Some(all), Some(more)) = (same.report[list].as_array_mut(), seen.report[list].as_array()) {
-            all.extend_from_slice(more);
+    for list in ["violations", "mutants", "planted"] {
+        let more = seen.report[list].as_array().into_iter().flatten().cloned();
+        match same.report[list].as_array_mut() {
+            Some(all) => all.extend(more),
+            None => same.report[list] = more.collect(),
         }
     }
     all
@@ -233,9 +235,14 @@ mod tests {
     #[test]
     fn a_harness_that_breaks_hides_nothing_and_is_wrong() {
         let found = Seen { name: "world", report: json!({ "figures": {}, "violations": ["lost"] }) };
-        let broken = Seen::broken("kills", &std::io::Error::other("gone"));
-        let report = Report::new(vec![found, broken], 1.0, Duration::from_secs(1));
+        let broken = |name| Seen::broken(name, &std::io::Error::other("gone"));
+        let report = Report::new(vec![found, broken("kills")], 1.0, Duration::from_secs(1));
         assert_eq!(report.wrong(), ["world: lost", "kills: broken: gone"]);
+        let survivor = json!({ "mutants": [{ "name": "a", "found": null }], "planted": ["a", "b"] });
+        let other = Seen { name: "mutants", report: survivor };
+        let report = Report::new(vec![broken("mutants"), other], 1.0, Duration::from_secs(1));
+        let expected = ["mutants: broken: gone", "mutant survived: a", "mutant that nobody looks for: b"];
+        assert_eq!(report.wrong(), expected, "of the other process of that name either");
     }
 
     #[test]

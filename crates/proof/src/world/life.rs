@@ -37,7 +37,7 @@ pub(super) async fn live(stage: Arc<Stage>, node: Arc<Node>, network: Arc<Networ
         let process = come_up(&stage, &node, &network).await?;
         *lock(&node.running) = Some(Arc::clone(&process));
         let fault = arm_fault(&stage, &node);
-        until_trouble(&stage, &node, &process).await?;
+        until_trouble(&stage, &node, &process, fault).await?;
         if let Some(kind) = fault.filter(|_| node.disk.struck() > 0) {
             stage.count(kind);
         }
@@ -86,7 +86,12 @@ fn arm_fault(stage: &Stage, node: &Node) -> Option<Kind> {
 }
 
 /// Waits until the power is gone, or the process has to be killed.
-async fn until_trouble(stage: &Stage, node: &Node, process: &Process) -> Result<(), BoxError> {
+async fn until_trouble(
+    stage: &Stage,
+    node: &Node,
+    process: &Process,
+    fault: Option<Kind>,
+) -> Result<(), BoxError> {
     let end = Instant::now() + stage.millis(200..2_600);
     loop {
         tokio::time::sleep(LOOK).await;
@@ -108,7 +113,8 @@ async fn until_trouble(stage: &Stage, node: &Node, process: &Process) -> Result<
             break;
         }
     }
-    if stage.up_to(2) == 0 {
+    // A cut within the recovery from a sync whose pages were kept may do damage, which is not promised not to happen.
+    if stage.up_to(2) == 0 && fault != Some(Kind::KeptPages) {
         node.disk.power_off_after(stage.up_to(12));
         let end = Instant::now() + ARMED;
         while !node.disk.is_off() && Instant::now() < end {

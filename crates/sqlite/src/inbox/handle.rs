@@ -368,7 +368,7 @@ pub(super) struct Placed {
     pub(super) row: i64,
     /// The date of the message.
     pub(super) available: i64,
-    /// Whether it would be listed if it were dead.
+    /// Whether it is a dead letter that is listed, if it is dead.
     pub(super) listed: bool,
     pub(super) record: InboxRecord,
 }
@@ -400,8 +400,7 @@ pub(super) fn record(
                 }),
                 error: row.get(6)?,
             };
-            let listed = record.is_queued || row.get(11)?;
-            Ok(Placed { row: row.get(9)?, available: row.get(10)?, listed, record })
+            Ok(Placed { row: row.get(9)?, available: row.get(10)?, listed: row.get(11)?, record })
         })
         .optional()
 }

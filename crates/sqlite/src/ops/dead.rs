@@ -33,9 +33,8 @@ pub(super) fn letters(
     let after = token::read::<2>(LETTERS, after)?.unwrap_or(FROM_THE_START);
     let read = || {
         if filter.message_id.is_some() {
-            let items = find(connection, sql, filter, (after[0], after[1]), page_limit(limit))?;
-            let examined = items.len();
-            return Ok(Page { items, next: None, examined });
+            let found = find(connection, sql, filter, (after[0], after[1]), page_limit(limit) + 1)?;
+            return Ok(of_one_id(LETTERS, limit, found, |letter| [letter.died.as_micros(), letter.position]));
         }
         let most = i64::try_from(EXAMINED_MAX).unwrap_or(i64::MAX);
         let mut statement = connection.prepare_cached(&sql.ops_dead_letters)?;
@@ -57,6 +56,16 @@ fn letter_matches(letter: &DeadLetter<i64>, source: Option<&str>, filter: &DeadL
         && filter.endpoint.as_ref().is_none_or(|wanted| wanted.as_str() == letter.endpoint)
         && filter.reason.is_none_or(|wanted| wanted == letter.reason)
         && filter.died_before.is_none_or(|before| letter.died < before)
+}
+
+/// A page of what has one message id, of which there may be one more than fits.
+fn of_one_id<T>(kind: char, limit: usize, mut items: Vec<T>, place: impl Fn(&T) -> [i64; 2]) -> Page<T> {
+    let limit = page_limit(limit);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|last| token::write(kind, &place(last)));
+    let examined = items.len();
+    Page { items, next, examined }
 }
 
 /// Takes rows until enough were found or looked at. Each comes with its place, and with itself if it matches.
@@ -89,9 +98,9 @@ pub(super) fn work(
     let after = token::read::<2>(WORK, after)?.unwrap_or(FROM_THE_START);
     let read = || {
         if filter.id.is_some() {
-            let items = crate::queue::dead_of_id(connection, sql, consumer, filter, page_limit(limit))?;
-            let examined = items.len();
-            return Ok(Page { items, next: None, examined });
+            let (after, limit_and_one) = ((after[0], after[1]), page_limit(limit) + 1);
+            let found = crate::queue::dead_of_id(connection, sql, consumer, filter, after, limit_and_one)?;
+            return Ok(of_one_id(WORK, limit, found, |letter| [letter.died.as_micros(), letter.place]));
         }
         let peers = peers(connection, sql)?;
         let most = i64::try_from(EXAMINED_MAX).unwrap_or(i64::MAX);

@@ -30,9 +30,10 @@ pub(crate) fn of_id(
     sql: &Sql,
     consumer: &Consumer,
     filter: &WorkFilter,
+    after: (i64, i64),
     limit: usize,
 ) -> rusqlite::Result<Vec<DeadWork>> {
-    find(connection, sql, consumer, filter, (i64::MIN, 0), limit)
+    find(connection, sql, consumer, filter, after, limit)
 }
 
 fn find(

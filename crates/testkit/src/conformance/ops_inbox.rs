@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use twobox_core::lifecycle::Reason;
-use twobox_core::ports::ops::{EXAMINED_MAX, InboxCounts, InboxFilter, InboxStats, InboxSummary};
+use twobox_core::ports::ops::{EXAMINED_MAX, InboxCounts, InboxFilter, InboxStats, InboxSummary, PageToken};
 use twobox_core::ports::{
     Answer, ClaimFirst, ClaimOutcome, DedupStore, Delivery, InboxStatus, InboxStore, OpsStore, QueueStore,
     SweepPlan, SweepStore, Treatment, WorkFilter,
@@ -316,4 +316,13 @@ pub async fn rf_22_dead_letters_of_the_inbox_are_paged_with_tokens<F: StoreFixtu
     assert_eq!((one.items.len(), one.next), (1, None));
     let other = fixture.store().dead_work_list(&name("audit"), &filter, None, 10).await.expect("lists");
     assert!(other.items.is_empty());
+    worker.put(message_from(&fixture, "web", "c", "billing")).await;
+    let claimed = worker.claim(1).await;
+    worker.fail(&claimed).await;
+    let of_c = async |after: Option<&PageToken>| {
+        let page = fixture.store().dead_work_list(&billing(), &only_id("c"), after, 1).await.expect("lists");
+        (page.items.into_iter().map(|letter| letter.source).collect::<Vec<_>>(), page.next)
+    };
+    let (first, next) = of_c(None).await;
+    assert_eq!((first, of_c(next.as_ref()).await), (vec!["shop".into()], (vec!["web".into()], None)));
 }

@@ -222,15 +222,17 @@ impl<'f, 'h> Judge<'f, 'h> {
     }
 
     /// A message that has died may come after those that followed it: at once if the key does not wait for it, or
-    /// once an operator has let the key go on without it (S12). Otherwise the key waits, and its place is kept.
+    /// once an operator has let the key go on without it (S12) or has removed it, and then only a copy of it comes.
+    /// Otherwise the key waits, and its place is kept.
     fn may_be_late(&self, node: &str, order: &Order) -> bool {
         let facts = self.facts;
         let id = order.id.as_str();
-        let replayed = [&facts.replayed, &facts.replayed_as_new, &facts.work_replayed];
+        let replayed = [&facts.replayed, &facts.replayed_as_new, &facts.work_replayed, &facts.purged];
         let died = replayed.iter().any(|replayed| replayed.contains(id)) || facts.is_dead(id);
         let waits = self.rules.head_policy == HeadPolicy::Block
             && !facts.is_released(node, order)
-            && !facts.replayed_as_new.contains(id);
+            && !facts.replayed_as_new.contains(id)
+            && !facts.purged.contains(id);
         died && !waits
     }
 

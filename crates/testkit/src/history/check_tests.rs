@@ -165,6 +165,8 @@ fn l5_a_scheduled_message_is_no_part_of_its_key() {
 fn s12_a_dead_message_may_be_late_only_if_its_key_went_on_without_it() {
     let replayed = [in_wrong_order(), vec![("shop", Event::Replayed("a".into()))]].concat();
     assert_eq!(broken(replayed.clone(), &RULES), [Clause::Order], "the key waits");
+    let purged = [in_wrong_order(), vec![("shop", Event::Purged("a".into()))]].concat();
+    assert_eq!(broken(purged, &RULES), [], "the key went on without it, and then came a copy");
     let released = [replayed.clone(), vec![("shop", Event::Released("k".into()))]].concat();
     assert_eq!(broken(released, &RULES), []);
     for head_policy in [HeadPolicy::StepOver, HeadPolicy::FailKey] {
