@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 19] = [
+const SUITE: [(&str, &str, &str, &str); 20] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
@@ -38,6 +38,7 @@ const SUITE: [(&str, &str, &str, &str); 19] = [
         "powercut",
         "l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened",
     ),
+    ("newcomers-first", "twobox-sqlite", "writer", "w7_nobody_is_passed_over_by_those_who_come_later"),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
     ("pause-ignored", "twobox-sqlite", "flow", "rf_22_a_paused_destination_gets_nothing_until_it_is_resumed"),
     (

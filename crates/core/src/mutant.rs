@@ -53,6 +53,7 @@ mutants! {
     HalfBodiesStay = "half-bodies-stay", "Strangers who send half a request make no room for anybody.";
     HandlerUnbounded = "handler-unbounded", "A handler that hangs is waited for, for ever.";
     LaneKeptAfterReopen = "lane-kept-after-reopen", "What was read before the database was reopened is trusted after it.";
+    NewcomersFirst = "newcomers-first", "Whoever the writer did not get to waits for all who come later.";
     NoFence = "no-fence", "Settlements apply whoever holds the lane.";
     NotReachedIsSent = "not-reached-is-sent", "A message the receiver did not get to counts as delivered.";
     NoWatermark = "no-watermark", "A message that may have been purged is handled again.";

@@ -1,6 +1,6 @@
 //! The handle: opening, transactions, reading.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -249,7 +249,8 @@ impl Sqlite {
         let mut core = crate::writer::lock(&self.database.core);
         let any = !jobs.is_empty();
         while !jobs.is_empty() {
-            jobs = core.step(jobs, &mut Late::nobody(&*self.options.clock));
+            let rest = core.step(jobs, &mut Late::nobody(&*self.options.clock));
+            jobs = rest.with(VecDeque::new());
         }
         core.tick();
         core.checkpoint_inline();
@@ -306,7 +307,7 @@ impl Sqlite {
     /// Queues a job for the writer.
     pub(crate) async fn submit(&self, job: Box<dyn Job>) -> Result<()> {
         Inside::refuse()?;
-        let permit = self.database.queue.place().await?;
+        let permit = self.database.queue.place(job.class()).await?;
         self.database.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })
     }
 

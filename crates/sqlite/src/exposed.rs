@@ -39,7 +39,7 @@ impl BareQueue {
     /// [`Stopped`](ErrorKind::Stopped) if the queue is closed or the job was dropped.
     pub async fn submit(&self, committed: impl FnMut() + Send + 'static) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let permit = self.queue.place().await?;
+        let permit = self.queue.place(Class::Synced).await?;
         let job = Box::new(BareJob { committed, reply: Some(reply) });
         self.queue.push(Queued { job, state: Arc::clone(&self.state), _permit: permit })?;
         answer.await.map_err(|_| Error::new(ErrorKind::Stopped, "the job was dropped"))?

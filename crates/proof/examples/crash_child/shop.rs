@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use twobox_core::clock::BoxFuture;
@@ -128,35 +126,31 @@ async fn wait_at(shop: Sqlite, gate: std::sync::mpsc::Receiver<()>) -> Result<us
     .await
 }
 
-/// Makes the writer doubt its connection, as a failed sync would: code of ours panics on its thread, because it has to
-/// drop what a caller has left behind that no longer waits.
+/// Makes the writer doubt its connection, as a failed sync would: code of ours panics on its thread.
 pub(crate) async fn fail_a_commit(shop: &Sqlite) -> Result<(), Error> {
-    while !leave_a_bomb(shop) {}
+    let db = shop.clone();
+    let left =
+        tokio::spawn(async move { db.transaction::<(), Bomb, _>(|_| panic_silently()).await.is_err() });
+    // It goes off here as well, when the transaction's failure has to be told.
+    let _: Result<bool, _> = left.await;
     // This one may have been in the same group, and learn nothing, or not what became of it.
     let _: Result<(), Error> = shop.transaction(|_| Ok(())).await;
     // Only once it has reopened the file may anybody else open it: it must have it for itself to recover.
     shop.transaction(|_| Ok(())).await
 }
 
-/// Queues a transaction and stops waiting for it. Whether the writer was not quicker: then it goes off here.
-fn leave_a_bomb(shop: &Sqlite) -> bool {
-    let bomb = Bomb;
-    let mut left = Box::pin(shop.transaction::<_, Error, _>(move |_| {
-        let _kept_until_answered = &bomb;
-        Ok(())
-    }));
-    let waiting = &mut Context::from_waker(Waker::noop());
-    let queued = catch_unwind(AssertUnwindSafe(|| left.as_mut().poll(waiting).is_pending()));
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(left)));
-    queued.is_ok_and(|queued| queued) && dropped.is_ok()
-}
-
+/// An error that cannot be made of others.
 struct Bomb;
 
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        std::panic::resume_unwind(Box::new("a destructor failed")); // without a line on the console
+impl From<Error> for Bomb {
+    fn from(_: Error) -> Self {
+        panic_silently()
     }
+}
+
+/// Panics without a line on the console.
+fn panic_silently() -> ! {
+    std::panic::resume_unwind(Box::new("a bomb"))
 }
 
 /// The keys with which shop signs.

@@ -31,6 +31,7 @@ impl Harness {
             | Mutant::FailureForgotten
             | Mutant::HalfBodiesStay
             | Mutant::LaneKeptAfterReopen
+            | Mutant::NewcomersFirst
             | Mutant::NoFence
             | Mutant::PauseIgnored
             | Mutant::ProbeNotKept

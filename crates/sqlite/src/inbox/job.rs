@@ -28,6 +28,8 @@ pub(super) struct ProcessJob {
     peers: BTreeMap<(Consumer, Source), Peer>,
     /// When the request's time is up, on the monotonic clock.
     deadline: Duration,
+    /// How long it may work once its turn has come, however late that is.
+    share: Option<Duration>,
     reply: Option<oneshot::Sender<Answered>>,
 }
 
@@ -105,6 +107,7 @@ impl ProcessJob {
             gate: KeyGate::default(),
             peers: BTreeMap::new(),
             deadline: options.clock.monotonic().saturating_add(budget),
+            share: Some(budget / 4),
             reply: Some(reply),
         };
         (Box::new(job), receiver)
@@ -189,6 +192,11 @@ impl Job for ProcessJob {
     }
 
     fn run(&mut self, tx: &mut SqliteTx<'_>, budget: &Budget<'_>) -> Progress {
+        // Its sender still waits, for twice the time. Were nothing reached because its turn came late, the next request
+        // would fare no better, and a writer that is full would starve its inbox.
+        if let Some(share) = self.share.take() {
+            self.deadline = self.deadline.max(budget.clock.monotonic().saturating_add(share));
+        }
         while self.answers.len() < self.deliveries.len() {
             if budget.clock.monotonic() >= self.deadline {
                 self.answers.resize(self.deliveries.len(), Answer::NotReached);

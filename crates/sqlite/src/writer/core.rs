@@ -9,7 +9,7 @@ use twobox_core::handler::shorten;
 use twobox_core::meters::{StoreMeters, Trouble};
 use twobox_core::{Error, ErrorKind, Result, crash_point, mutant, one_line};
 
-use super::job::{Budget, Class, Left, Progress};
+use super::job::{Budget, Class, Left, Progress, discard};
 use super::queue::{Late, Queued};
 use super::recovery::close_without_checkpoint;
 use crate::connection::set_synchronous;
@@ -82,6 +82,41 @@ fn data_version(connection: &Connection) -> Result<i64> {
         .map_err(wrap("read the data version"))
 }
 
+/// What a group has left to do, each in order.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// The group's time was up before their turn: in the next one only what is short goes before them.
+    pub(crate) unreached: VecDeque<Queued>,
+    /// They have had their turn and need another one, after everybody who waits for a first one (W7).
+    pub(crate) unfinished: VecDeque<Queued>,
+}
+
+impl Rest {
+    pub(super) fn is_empty(&self) -> bool {
+        self.unreached.is_empty() && self.unfinished.is_empty()
+    }
+
+    /// The jobs of the next group, with those who have come meanwhile: whoever was not reached first, whoever has had a
+    /// turn last. So nobody is passed over twice, however much there is to do. Only what is short goes before all others:
+    /// leases run out while transactions of a thousand callers have their turns.
+    pub(crate) fn with(mut self, mut new: VecDeque<Queued>) -> VecDeque<Queued> {
+        if self.unreached.is_empty() {
+            new.append(&mut self.unfinished);
+            return new;
+        }
+        if mutant!(NewcomersFirst) {
+            std::mem::swap(&mut self.unreached, &mut new);
+        }
+        self.unreached.append(&mut new);
+        self.unreached.append(&mut self.unfinished);
+        let is_short = |queued: &Queued| queued.job.class().is_short();
+        let (mut jobs, mut others): (VecDeque<_>, VecDeque<_>) =
+            self.unreached.into_iter().partition(is_short);
+        jobs.append(&mut others);
+        jobs
+    }
+}
+
 /// Jobs that ran in the open transaction.
 type Ran = Vec<(Queued, Progress)>;
 
@@ -115,15 +150,15 @@ impl Core {
         }
     }
 
-    /// Runs one group, those included who join it, and returns what it did not get to, in order.
-    pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>, late: &mut Late<'_>) -> VecDeque<Queued> {
+    /// Runs one group, those included who join it, and returns what is left to do.
+    pub(crate) fn step(&mut self, mut jobs: VecDeque<Queued>, late: &mut Late<'_>) -> Rest {
         if let Err(error) = self.ready() {
             note_trouble(&self.shared.options, &error);
             answer_all(jobs, &self.named(error));
-            return VecDeque::new();
+            return Rest::default();
         }
         if jobs.is_empty() {
-            return jobs;
+            return Rest::default();
         }
         let mut ran = Vec::with_capacity(jobs.len());
         let lean = self.careful == 0;
@@ -132,7 +167,7 @@ impl Core {
         if lean && let Err(Failure::Spoilt(error)) = outcome {
             outcome = self.run_again(&mut jobs, &mut ran, error);
         }
-        let mut rest = match outcome {
+        let unfinished = match outcome {
             Ok(()) => {
                 self.meters().group.saw(ran.len() as u64, 1);
                 self.answer(ran)
@@ -151,9 +186,7 @@ impl Core {
             }
             Err(Failure::Spoilt(error)) => self.run_apart(ran, &error),
         };
-        // What has not begun comes before what has had its turn: one slow batch must not starve everybody (W7).
-        jobs.append(&mut rest);
-        jobs
+        Rest { unreached: jobs, unfinished }
     }
 
     /// A group without savepoints failed: what ran alone is to blame for it, others run again with savepoints.
@@ -366,7 +399,7 @@ impl Core {
                 Err(error) => left.push(queued.job.answer(Err(error))),
             }
         }
-        drop(left);
+        discard(left);
         rest
     }
 
@@ -429,7 +462,7 @@ impl Core {
     fn answer(&mut self, ran: Ran) -> VecDeque<Queued> {
         let mut rest = VecDeque::new();
         crash_point!("writer.before-answers");
-        let mut answered = Vec::with_capacity(ran.len());
+        let (mut left, mut answered) = (Vec::new(), Vec::with_capacity(ran.len()));
         for (at, (mut queued, progress)) in ran.into_iter().enumerate() {
             if at > 0 {
                 crash_point!("writer.between-answers");
@@ -438,13 +471,15 @@ impl Core {
             match progress {
                 Progress::Finished => {
                     let Queued { job, state, _permit: permit } = queued;
-                    answered.push((job.answer(Ok(())), state, permit));
+                    left.extend(job.answer(Ok(())).map(Some));
+                    answered.push((state, permit));
                 }
                 Progress::More => rest.push_back(queued),
             }
         }
         // Not one by one: whoever is told runs at once, finds nobody else, and has to be woken again for the next.
         drop(answered);
+        discard(left);
         rest
     }
 
@@ -532,5 +567,5 @@ fn unknown(cause: &Error) -> Error {
 fn answer_all(jobs: impl IntoIterator<Item = Queued>, error: &Error) {
     let answer = |queued: Queued| queued.job.answer(Err(Error::new(error.kind(), error.chain())));
     let left: Vec<Left> = jobs.into_iter().map(answer).collect();
-    drop(left); // not one by one: it runs code of the user's
+    discard(left);
 }

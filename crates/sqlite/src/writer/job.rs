@@ -1,5 +1,6 @@
 //! What the writer runs: units of work that share a transaction.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -26,6 +27,12 @@ impl Class {
     /// Whether nobody waits for its commit: it rides along with the next one that somebody waits for.
     pub(crate) fn is_patient(self) -> bool {
         matches!(self, Self::Lazy | Self::Ephemeral)
+    }
+
+    /// Whether it is short work of relays, workers and the sweeper: leases, settlements, barriers. There is never much of
+    /// it, and nothing gets done without it, so it does not wait for all the transactions that were queued before.
+    pub(crate) fn is_short(self) -> bool {
+        matches!(self, Self::Lazy | Self::Ephemeral | Self::Barrier)
     }
 
     /// Whether it is not to be held when callers are.
@@ -81,9 +88,19 @@ pub(crate) trait Job: Send {
     fn answer(self: Box<Self>, result: Result<()>) -> Left;
 }
 
-/// What is left of a job whose caller has stopped waiting. Dropping it runs code of the user's, which may panic: not
-/// before everybody else is told.
+/// What is left of a job whose caller has stopped waiting. Dropping it runs code of the user's: not before everybody
+/// else is told, and by [`discard`].
 pub(crate) type Left = Option<Box<dyn Send>>;
+
+/// Drops what callers have left behind. A destructor that panics is nobody else's affair: no transaction is lost and no
+/// commit in doubt because of it.
+pub(crate) fn discard(left: impl IntoIterator<Item = Left>) {
+    for left in left.into_iter().flatten() {
+        if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
+            tracing::error!("a destructor panicked that a caller who no longer waits has left to the writer");
+        }
+    }
+}
 
 /// A job made of one closure. In the end it goes back as a whole: what the closure holds is the caller's, and dropped
 /// there. The writer has better things to do, and memory goes back quickest to the thread that it came from.

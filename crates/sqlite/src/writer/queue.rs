@@ -34,6 +34,8 @@ pub(crate) struct Queue {
     /// Whether there are jobs, for those who look without the lock.
     any: AtomicBool,
     permits: Arc<Semaphore>,
+    /// Places for what is short: callers may take all of the others.
+    short_permits: Arc<Semaphore>,
     arrived: tokio::sync::Notify,
 }
 
@@ -49,18 +51,21 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(max: usize) -> Self {
+        let places = || Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
             any: AtomicBool::new(false),
-            permits: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: places(),
+            short_permits: places(),
             arrived: tokio::sync::Notify::new(),
         }
     }
 
     /// Waits for a place.
-    pub(crate) async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())
+    pub(crate) async fn place(&self, class: Class) -> Result<OwnedSemaphorePermit> {
+        let permits = if class.is_short() { &self.short_permits } else { &self.permits };
+        Arc::clone(permits).acquire_owned().await.map_err(|_| closed())
     }
 
     /// Adds a job.
@@ -171,6 +176,7 @@ impl Queue {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.permits.close();
+        self.short_permits.close();
         self.filled.notify_all();
     }
 
@@ -240,6 +246,7 @@ fn closed() -> Error {
 mod tests {
     use twobox_testkit::ManualClock;
 
+    use super::super::core::Rest;
     use super::super::job::ClosureJob;
     use super::*;
     use crate::{Prefix, SqliteTx};
@@ -293,6 +300,22 @@ mod tests {
         assert_eq!(classes(&queue.drain()), [Class::Caller, Class::Caller]);
         queue.close();
         assert_eq!(queue.hold(Duration::MAX, || true).len(), 0);
+    }
+
+    #[test]
+    fn w7_what_is_short_goes_before_those_who_were_not_reached_and_has_places_of_its_own() {
+        let queue = Queue::new(4);
+        let jobs = |classes: &[Class]| {
+            classes.iter().for_each(|class| push_of(&queue, *class));
+            queue.drain()
+        };
+        let unreached = jobs(&[Class::Caller, Class::Synced]);
+        let rest = Rest { unreached, ..Rest::default() };
+        let next = rest.with(jobs(&[Class::Caller, Class::Ephemeral]));
+        assert_eq!(classes(&next), [Class::Ephemeral, Class::Caller, Class::Synced, Class::Caller]);
+        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        let mut has_place = |class| std::pin::pin!(queue.place(class)).poll(waker).is_ready();
+        assert_eq!([Class::Caller, Class::Synced, Class::Barrier].map(&mut has_place), [false, false, true]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use twobox_core::{Clock, Error, ErrorKind, Result};
 
 use super::checkpointer::Checkpointer;
-use super::core::Core;
+use super::core::{Core, Rest};
 use super::queue::{Late, Queue, Queued};
 use crate::pace::HOLD_MAX;
 use crate::shared::BoxState;
@@ -97,8 +97,8 @@ struct Turns<'q> {
     /// How long they are waited for.
     patience: Duration,
     spin: Spin,
-    /// What has had a turn and needs another one.
-    unfinished: VecDeque<Queued>,
+    /// What the last group has left to do.
+    rest: Rest,
     hold: Option<Hold>,
 }
 
@@ -116,17 +116,17 @@ impl Hold {
 
 impl<'q> Turns<'q> {
     fn new(queue: &'q Queue, clock: &'q dyn Clock) -> Self {
-        let (patience, spin, unfinished) = (Duration::ZERO, Spin::default(), VecDeque::new());
-        Self { queue, clock, answered: 0, patience, spin, unfinished, hold: None }
+        let (patience, spin, rest) = (Duration::ZERO, Spin::default(), Rest::default());
+        Self { queue, clock, answered: 0, patience, spin, rest, hold: None }
     }
 
-    /// The jobs of the next group, beside what is unfinished, or none when it is time for lazy work to be synced. `None`
+    /// The jobs of the next group, beside what is left of the last, or none when it is time for lazy work to be synced. `None`
     /// once the queue is closed and everything is done.
     fn next(&mut self, sync_in: Duration) -> Option<VecDeque<Queued>> {
         if let Some(urgent) = self.while_held() {
             return Some(urgent);
         }
-        if !self.unfinished.is_empty() {
+        if !self.rest.is_empty() {
             return Some(self.queue.take(Duration::ZERO).unwrap_or_default());
         }
         self.spin.look(self.queue, self.clock, self.answered);
@@ -142,7 +142,7 @@ impl<'q> Turns<'q> {
 
     /// What is not held, while callers are. `None` once they are no longer.
     fn while_held(&mut self) -> Option<VecDeque<Queued>> {
-        let (now, goes_on) = (self.clock.monotonic(), !self.unfinished.is_empty());
+        let (now, goes_on) = (self.clock.monotonic(), !self.rest.is_empty());
         let hold = self.hold.take().filter(|hold| !hold.is_over(now))?;
         let patience = if goes_on { Duration::ZERO } else { hold.until.saturating_sub(now) };
         let urgent = self.queue.hold(patience, || hold.of.pace.is_behind(self.clock.monotonic()));
@@ -152,15 +152,14 @@ impl<'q> Turns<'q> {
     }
 
     /// Runs a group, and those who join it.
-    fn run(&mut self, core: &mut Core, mut jobs: VecDeque<Queued>) {
+    fn run(&mut self, core: &mut Core, jobs: VecDeque<Queued>) {
         let mut late = match self.hold {
             Some(_) => Late::nobody(self.clock),
             None => Late::expected(self.queue, self.clock, self.answered, self.patience),
         };
         self.answered = jobs.len();
-        // What is new comes before what has had its turn (W7).
-        jobs.append(&mut self.unfinished);
-        self.unfinished = guarded_step(core, jobs, &mut late);
+        let jobs = std::mem::take(&mut self.rest).with(jobs);
+        self.rest = guarded_step(core, jobs, &mut late);
         core.tick();
         self.answered += late.joined();
         // A fraction of what a commit takes: it never costs more than it saves.
@@ -196,10 +195,10 @@ impl Spin {
 
 /// A step that survives panics of code that is not ours: destructors of captured values, conversions of errors.
 /// The jobs of that step are dropped, which tells their callers that nothing is known about them.
-fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>, late: &mut Late<'_>) -> VecDeque<Queued> {
+fn guarded_step(core: &mut Core, jobs: VecDeque<Queued>, late: &mut Late<'_>) -> Rest {
     catch_unwind(AssertUnwindSafe(|| core.step(jobs, late))).unwrap_or_else(|_| {
         core.doubt(&Error::new(ErrorKind::Unavailable, "code of the caller panicked on the writer's thread"));
-        VecDeque::new()
+        Rest::default()
     })
 }
 

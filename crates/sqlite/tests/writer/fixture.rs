@@ -51,6 +51,7 @@ impl Place {
 pub(crate) struct Manual {
     pub(crate) db: Sqlite,
     pub(crate) place: Place,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 /// A transaction that is queued, or answered.
@@ -60,9 +61,9 @@ impl Manual {
     pub(crate) fn new() -> Self {
         let place = Place::new();
         let clock = Arc::new(ManualClock::default());
-        let builder = Sqlite::builder().drive(Drive::Manual).clock(clock);
+        let builder = Sqlite::builder().drive(Drive::Manual).clock(Arc::clone(&clock) as _);
         let db = now(builder.open(place.path())).unwrap();
-        let manual = Self { db, place };
+        let manual = Self { db, place, clock };
         let migrated = queue_future(manual.db.clone(), |db| async move { db.migrate().await });
         manual.finish(migrated).unwrap();
         manual.transaction(|tx| tx.execute(CREATE, []).map(drop)).unwrap();

@@ -1,7 +1,7 @@
 //! Under load nobody waits for everybody else (W5, W7).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -11,7 +11,7 @@ use twobox_core::{Clock, Consumer, Error, Response};
 use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
 use twobox_testkit::eventually;
 
-use crate::fixture::{Place, message, number, say};
+use crate::fixture::{Manual, Place, message, now, number, poll, say};
 
 /// No task commits more often than this, whatever goes wrong.
 const COMMITS_MAX: usize = 100_000;
@@ -81,6 +81,10 @@ fn slow_batch(db: &Sqlite, count: usize, begun: &Arc<AtomicUsize>) -> Vec<Delive
         say(tx, message.id.as_str())?;
         Ok(Response::empty())
     });
+    batch(db, count, &handler)
+}
+
+fn batch(db: &Sqlite, count: usize, handler: &SqliteHandler) -> Vec<Delivery<SqliteHandler>> {
     (0..count)
         .map(|n| {
             let message = message(db, &format!("{n:03}"));
@@ -143,4 +147,71 @@ async fn w7_what_a_request_has_no_time_for_is_not_reached_and_not_done() {
     let answers = db.process(slow_batch(&db, done + 1, &begun), Duration::from_secs(60)).await.unwrap();
     assert!(answers[..done].iter().all(|answer| matches!(answer, Answer::Duplicate(_))));
     assert!(matches!(answers[done], Answer::Done(_)));
+}
+
+/// A writer that is full gets to a request late: if it then got nothing, the next one would fare no better.
+#[test]
+fn w7_a_request_whose_turn_comes_late_gets_some_of_its_time() {
+    let manual = Manual::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let late = |budget: Duration| {
+        let mut late = Box::pin(manual.db.process(slow_batch(&manual.db, 3, &begun), budget));
+        assert!(poll(late.as_mut()).is_pending());
+        manual.clock.advance(budget * 2);
+        assert!(manual.db.step());
+        now(late).unwrap()
+    };
+    assert_eq!(late(Duration::ZERO), vec![Answer::NotReached; 3], "what has no time gets none");
+    assert_eq!(late(Duration::from_millis(50)), vec![Answer::Done(Some(Response::empty())); 3]);
+}
+
+/// Work that says that it has begun and goes on when it is told to.
+struct Stepwise {
+    begun: mpsc::Sender<String>,
+    go: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Stepwise {
+    fn act(&self, tx: &mut SqliteTx<'_>, word: &str) -> Result<(), Error> {
+        self.begun.send(word.to_owned()).unwrap();
+        self.go.lock().unwrap().recv().unwrap();
+        say(tx, word)
+    }
+}
+
+/// Whoever was not reached comes before those who came later, and whoever has had a turn after them: or a stream of
+/// newcomers would keep both waiting for ever.
+#[tokio::test]
+async fn w7_nobody_is_passed_over_by_those_who_come_later() {
+    let place = Place::new();
+    // Every group has time for one piece of work.
+    let db = place.open_with(Sqlite::builder().group_time(Duration::from_nanos(1))).await;
+    let ((begun, has_begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
+    let work = Arc::new(Stepwise { begun, go: Mutex::new(gone) });
+    let queue = |word: &'static str| {
+        let work = Arc::clone(&work);
+        let mut queued = Box::pin(db.transaction(move |tx: &mut SqliteTx<'_>| work.act(tx, word)));
+        assert!(poll(queued.as_mut()).is_pending());
+        queued
+    };
+    let of_handler = Arc::clone(&work);
+    let handler = SqliteHandler::new(move |tx, message| {
+        of_handler.act(tx, message.id.as_str())?;
+        Ok(Response::empty())
+    });
+    let mut batch = Box::pin(db.process(batch(&db, 3, &handler), Duration::from_secs(60)));
+    assert!(poll(batch.as_mut()).is_pending());
+
+    assert_eq!(has_begun.recv().unwrap(), "000");
+    let mut queued = vec![queue("a"), queue("b")];
+    go.send(()).unwrap();
+    assert_eq!(has_begun.recv().unwrap(), "a");
+    queued.push(queue("c"));
+    (0..5).for_each(|_| go.send(()).unwrap());
+    let order: Vec<String> = (0..4).map(|_| has_begun.recv().unwrap()).collect();
+    assert_eq!(order, ["b", "001", "c", "002"]);
+    assert_eq!(batch.await.unwrap().len(), 3);
+    for queued in queued {
+        queued.await.unwrap();
+    }
 }
