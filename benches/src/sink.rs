@@ -31,6 +31,7 @@ impl Transport for Sink {
         &self,
         _: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        _: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let count = batch.len() as u64;
         if self.received.fetch_add(count, Ordering::Relaxed) + count >= self.wanted {

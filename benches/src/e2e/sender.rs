@@ -263,8 +263,9 @@ impl Transport for Counting {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
-        let (delivering, answered) = (self.http.deliver(link, batch), Arc::clone(&self.answered));
+        let (delivering, answered) = (self.http.deliver(link, batch, timeout), Arc::clone(&self.answered));
         Box::pin(async move {
             let answers = delivering.await?;
             let good = |answer: &&Answer| matches!(answer, Answer::Done(_) | Answer::Duplicate(_));

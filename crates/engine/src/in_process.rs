@@ -23,8 +23,8 @@ impl InProcess {
         Self { receiver: Arc::new(receiver), budget: Duration::from_secs(5), inboxes: Inboxes::default() }
     }
 
-    /// How long the receiver may work on a request before it answers what it has. Default 5 s: half of a
-    /// relay's request time-out.
+    /// How long the receiver may work on a request before it answers what it has, if that is less than half of the
+    /// relay's request time-out. Default 5 s: half of that one's default.
     #[must_use]
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
@@ -37,10 +37,12 @@ impl Transport for InProcess {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (met, answers) = (
             self.receiver.meet((!batch.is_empty()).then_some(&**link)),
-            self.receiver.receive(batch, self.budget),
+            // Half of it, as over a network: the answer has to be there in time.
+            self.receiver.receive(batch, self.budget.min(timeout / 2)),
         );
         let (link, inboxes) = (Arc::clone(link), self.inboxes.clone());
         Box::pin(async move {
@@ -62,5 +64,44 @@ impl Transport for InProcess {
 impl fmt::Debug for InProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InProcess").field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Mutex;
+
+    use twobox_core::{Destination, Result, Source};
+
+    use super::*;
+
+    /// Notes how long it may work.
+    #[derive(Clone, Default)]
+    struct Budgets(Arc<Mutex<Vec<Duration>>>);
+
+    impl Receive for Budgets {
+        fn receive(&self, _: Vec<Arc<Message>>, budget: Duration) -> BoxFuture<'static, Result<Vec<Answer>>> {
+            self.0.lock().expect("nobody panics").push(budget);
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn meet(&self, _: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+            Box::pin(async { None })
+        }
+    }
+
+    #[tokio::test]
+    async fn w7_the_receiver_answers_before_its_sender_gives_up() {
+        let budgets = Budgets::default();
+        let transport = InProcess::to(budgets.clone()).budget(Duration::from_secs(3));
+        let link = Arc::new(Link {
+            source: Source::new("shop").unwrap(),
+            destination: Destination::new("billing").unwrap(),
+            outbox: "outbox".into(),
+        });
+        for timeout in [10, 2] {
+            transport.deliver(&link, Vec::new(), Duration::from_secs(timeout)).await.unwrap();
+        }
+        assert_eq!(*budgets.0.lock().unwrap(), [3, 1].map(Duration::from_secs));
     }
 }

@@ -138,6 +138,7 @@ statements! {
     lane_destination = "outbox/lane_destination.sql";
     lanes = "outbox/lanes.sql";
     log_end = "outbox/log_end.sql";
+    leave_key = "outbox/leave_key.sql";
     mark_replayed = "outbox/mark_replayed.sql";
     mark_sending = "outbox/mark_sending.sql";
     meet_inbox = "outbox/meet_inbox.sql";
@@ -242,6 +243,7 @@ statements! {
     queue_replay = "queue/replay.sql";
     queue_replay_row = "queue/replay_row.sql";
     queue_retry = "queue/retry.sql";
+    queue_store_dead = "queue/store_dead.sql";
     queue_too_far = "queue/too_far.sql";
     queue_update = "queue/update.sql";
     ops_audit_begin = "ops/audit_begin.sql";

@@ -14,8 +14,8 @@ use support::SqliteFixture;
 use twobox_core::lifecycle::{Event, Reason, Standing, State, step};
 use twobox_core::ports::ops::OutboxFilter;
 use twobox_core::ports::{
-    DeadLetterFilter, DeadLetterStore, HeadPolicy, LaneLease, LaneStore, LogEntry, LogStore, NewWaiting,
-    OpsStore, ReadLog, Replay, Settlement, TakeLanes, WaitingOutcome, WaitingStore,
+    DeadLetterFilter, DeadLetterStore, HeadPolicy, LaneLease, LaneStore, LogEntry, LogStore, Look,
+    NewWaiting, OpsStore, ReadLog, Replay, Settlement, TakeLanes, WaitingOutcome, WaitingStore,
 };
 use twobox_core::retry::Policy;
 use twobox_core::{Clock, Destination, Message, NewMessage, Source, Stamp, Timestamp};
@@ -230,12 +230,13 @@ impl Twin {
     }
 
     async fn retry(&mut self, fates: &[Fate]) {
-        let due = self
-            .fixture
-            .store()
-            .due(&self.lease, fates.len(), Duration::from_secs(300), false)
-            .await
-            .unwrap();
+        let look = Look {
+            limit: fates.len(),
+            bytes_max: usize::MAX,
+            delay_max: Duration::from_secs(300),
+            expired_only: false,
+        };
+        let due = self.fixture.store().due(&self.lease, &look).await.unwrap();
         let now = self.fixture.clock().now();
         let judged = due.messages.iter().zip(fates).map(|(waiting, fate)| {
             let id = waiting.message.as_ref().unwrap().id.to_string();

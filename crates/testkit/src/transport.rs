@@ -85,7 +85,7 @@ fn all_done(batch: &[Arc<Message>]) -> Vec<Answer> {
 }
 
 impl Transport for ScriptedTransport {
-    fn deliver(&self, _: &Arc<Link>, batch: Vec<Arc<Message>>) -> BoxFuture<'static, Outcome> {
+    fn deliver(&self, _: &Arc<Link>, batch: Vec<Arc<Message>>, _: Duration) -> BoxFuture<'static, Outcome> {
         let mut requests = self.lock();
         let outcome = (self.script)(requests.len(), &batch);
         requests.push(batch);

@@ -43,7 +43,9 @@ pub use self::queue::{
 pub use self::resend::{ResendFilter, ResendPlace, ResendStore, Resendable, Resent, Trimmed};
 pub use self::sweep::{SweepPlan, SweepStore, Swept};
 pub use self::transport::{Answer, DeliveryError, Link, Listen, Receive, Transport};
-pub use self::waiting::{Due, HeadPolicy, NewWaiting, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
+pub use self::waiting::{
+    Due, HeadPolicy, Look, NewWaiting, Settled, WaitingMessage, WaitingOutcome, WaitingStore,
+};
 
 /// Everything a relay needs.
 pub trait OutboxStore: LaneStore + LogStore + WaitingStore + DeadLetterStore {}

@@ -23,6 +23,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Delivers the messages of `link` in order and returns one answer per message, in the same order.
     ///
     /// An empty batch is a probe: it asks whether the receiver answers at all, and has no effect there.
+    /// Whoever calls gives up after `timeout`. A receiver that is told answers in time what it got to, and the next
+    /// batch is no larger (W7); one that is not is still at work when everything is sent again.
     /// The future may be dropped at any time; whether the messages arrived is then unknown, which is
     /// harmless because the receiver's inbox deduplicates.
     ///
@@ -32,6 +34,7 @@ pub trait Transport: Send + Sync + 'static {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>>;
 
     /// The instance of the inbox that answered last on this link, if authentic answers say which it is. One that

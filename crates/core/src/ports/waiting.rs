@@ -63,6 +63,20 @@ pub struct Due<P> {
     pub next: Option<Duration>,
 }
 
+/// A look at the waiting messages of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Most messages it finds.
+    pub limit: usize,
+    /// No more are read once their payloads have this many bytes together: what does not fit into a request would be read
+    /// for the next one again.
+    pub bytes_max: usize,
+    /// A message whose next attempt lies further ahead than this is due as well: the clock must have jumped (S13).
+    pub delay_max: Duration,
+    /// Finds only messages past their time to live.
+    pub expired_only: bool,
+}
+
 /// What a settlement did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
@@ -72,15 +86,12 @@ pub struct Settled {
 
 /// Waiting messages of a lane.
 pub trait WaitingStore: LaneStore {
-    /// The messages that are due, at most `limit`, heads of keys first. A message whose next attempt lies
-    /// further ahead than `delay_max` is due as well: the clock must have jumped (S13). Messages past their
-    /// time to live are always due; when `expired_only`, nothing else is.
+    /// The messages that are due, within the limits of `look`, heads of keys first. Messages past their time to live
+    /// are always due.
     fn due(
         &self,
         lease: &LaneLease<Self::Position>,
-        limit: usize,
-        delay_max: Duration,
-        expired_only: bool,
+        look: &Look,
     ) -> impl Future<Output = Result<Due<Self::Position>>> + Send;
 
     /// Which of `keys` are held by an unfinished or blocking message of the lane.

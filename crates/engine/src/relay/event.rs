@@ -6,7 +6,7 @@ use twobox_core::meters::RequestOutcome;
 use twobox_core::ports::{
     Answer, DeliveryError, Discovered, Due, LaneId, LaneLease, LogChunk, Met, OutboxStore, Settled,
 };
-use twobox_core::{Error, crash_point, one_line};
+use twobox_core::{Error, Timestamp, crash_point, one_line};
 
 use super::figures::{Figures, Outcomes, tell_sent};
 use super::lane::{Lane, Verdict};
@@ -24,8 +24,8 @@ pub(super) struct Of {
 pub(super) enum Event<P> {
     /// The log may have grown.
     Changed(u64),
-    /// Lanes were taken and renewed, asked for at this monotonic time.
-    Lanes { asked: std::time::Duration, result: Result<Vec<LaneLease<P>>, Error> },
+    /// Lanes were taken and renewed.
+    Lanes { asked: Asked, result: Result<Vec<LaneLease<P>>, Error> },
     /// It was looked up which lanes are paused, as of this version.
     Steered { version: u64, paused: Result<HashSet<LaneId>, Error> },
     /// New destinations were looked for; there may be more.
@@ -48,6 +48,13 @@ pub(super) enum Event<P> {
     Met(Of, Result<Met, Error>),
     /// Something that is only shown to people was written.
     Shown(Result<(), Error>),
+}
+
+/// When lanes were asked for, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) monotonic: std::time::Duration,
+    pub(super) wall: Timestamp,
 }
 
 /// What came of a request, and how long that took.
@@ -145,16 +152,17 @@ impl<S: OutboxStore> Run<S> {
         }
     }
 
-    fn lanes_taken(
-        &mut self,
-        asked: std::time::Duration,
-        result: Result<Vec<LaneLease<S::Position>>, Error>,
-    ) {
+    fn lanes_taken(&mut self, asked: Asked, result: Result<Vec<LaneLease<S::Position>>, Error>) {
         self.taking = false;
-        let Some(leases) = self.logged(result, "take lanes") else { return };
+        let Some(mut leases) = self.logged(result, "take lanes") else { return };
         self.taken = self.relay.timer.now();
         crash_point!("relay.leased");
-        let valid_until = asked.saturating_add(self.relay.options.timing.lease);
+        if self.has_jumped(asked) {
+            // What the store took for given up may only have looked so; if it was, it is found again (S13, L6).
+            leases.retain(|lease| lease.routed);
+            self.grace_since = self.relay.timer.monotonic();
+        }
+        let valid_until = asked.monotonic.saturating_add(self.relay.options.timing.lease);
         if let Some(lease) = leases.first() {
             self.reader.reopened(lease.epoch);
         }
@@ -181,6 +189,12 @@ impl<S: OutboxStore> Run<S> {
         // A lane may have been taken right before it was paused, and have come here right after that was noticed.
         self.steered = None;
         self.advance_idle();
+    }
+
+    /// Whether the wall clock has gone ahead meanwhile by much more than time has passed.
+    fn has_jumped(&self, asked: Asked) -> bool {
+        let passed = self.relay.timer.monotonic().saturating_sub(asked.monotonic);
+        self.taken.since(asked.wall) > passed.saturating_add(self.relay.options.timing.lease / 2)
     }
 
     fn looked(&mut self, of: Of, result: Result<Due<S::Position>, Error>) {

@@ -110,7 +110,7 @@ impl<S: OutboxStore> RelayBuilder<S> {
     }
 
     /// Calls `callback` for every message that dies or expires. Default: nobody is called; dead letters are
-    /// listed all the same.
+    /// listed all the same. A call that takes longer than 30 s is ended where it waits, and repeated as one that has failed.
     pub fn on_dead_letter(mut self, callback: DeadLetterCallback<S::Position>) -> Self {
         self.0.callback = Some(Callback(callback));
         self

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use twobox_core::ports::{
-    Answer, DeliveryError, LaneId, Link, Outage, OutboxStore, Settlement, TakeLanes, Transport,
+    Answer, DeliveryError, LaneId, Link, Look, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
 use twobox_core::{Error, Message, Source, crash_point, mutant, one_line, panics};
 
 use super::batch::{Batch, State};
-use super::event::{Delivered, Event, Of};
+use super::event::{Asked, Delivered, Event, Of};
 use super::figures::Outcomes;
 use super::options::{Callback, DeadLetterCallback};
 use super::run::Run;
@@ -20,6 +20,10 @@ use crate::sync::{JoinHandle, spawn};
 
 /// Dead letters announced in one go.
 const ANNOUNCE_MAX: usize = 100;
+
+/// How long a dead-letter callback may take before it is ended where it waits and counts as failed: as long as a handler
+/// whose sender waits. One that hangs would keep all others from being called.
+const CALLBACK_TIMEOUT: Duration = crate::receiver::HANDLER_TIMEOUT;
 
 impl<S: OutboxStore> Run<S> {
     /// Starts whatever can be started.
@@ -59,6 +63,8 @@ impl<S: OutboxStore> Run<S> {
         self.taking = true;
         let lease = self.relay.options.timing.lease;
         self.take_at = now.saturating_add(lease / 4);
+        // Before anything is concluded from it: whatever the clock does from now on is noticed.
+        let asked = Asked { monotonic: now, wall: self.relay.timer.now() };
         let route_grace = self.route_grace(now);
         let take = TakeLanes {
             owner: self.owner.clone(),
@@ -70,7 +76,7 @@ impl<S: OutboxStore> Run<S> {
             route_grace,
         };
         let store = self.relay.store.clone();
-        self.calls.start(async move { Event::Lanes { asked: now, result: store.take_lanes(&take).await } });
+        self.calls.start(async move { Event::Lanes { asked, result: store.take_lanes(&take).await } });
     }
 
     /// How long a destination may be unregistered. One that nobody could register, because nobody was running or the
@@ -117,10 +123,11 @@ impl<S: OutboxStore> Run<S> {
         let Some(Callback(callback)) = self.relay.callback.clone() else { return };
         self.announcing = true;
         let (store, source) = (self.relay.store.clone(), self.relay.source.clone());
+        let timer = Arc::clone(&self.relay.timer);
         self.calls.start(async move {
             let mut after = None;
             let announced = loop {
-                match announce(&store, &source, &callback, after.as_ref()).await {
+                match announce(&store, &source, &callback, &*timer, after.as_ref()).await {
                     Ok(Some(last)) => after = Some(last),
                     Ok(None) => break Ok(false),
                     Err(error) => break Err(error),
@@ -144,12 +151,15 @@ impl<S: OutboxStore> Run<S> {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.wants_look(now)) else { return };
         lane.looking = true;
         lane.look_at = None;
-        let (of, lease, expired_only) = (of(lane), lane.lease.clone(), !lane.flows());
-        let (limit, delay_max) =
-            (self.relay.options.batch_messages_max, self.relay.options.timing.retry.delay_max());
+        let (of, lease, options) = (of(lane), lane.lease.clone(), &self.relay.options);
+        let look = Look {
+            limit: options.batch_messages_max,
+            bytes_max: options.batch_bytes_max,
+            delay_max: options.timing.retry.delay_max(),
+            expired_only: !lane.flows(),
+        };
         let store = self.relay.store.clone();
-        self.calls
-            .start(async move { Event::Looked(of, store.due(&lease, limit, delay_max, expired_only).await) });
+        self.calls.start(async move { Event::Looked(of, store.due(&lease, &look).await) });
     }
 
     /// Sends what may be sent, probes when it is time.
@@ -370,6 +380,7 @@ async fn announce<S: OutboxStore>(
     store: &S,
     source: &Source,
     callback: &DeadLetterCallback<S::Position>,
+    timer: &dyn Timer,
     after: Option<&S::Position>,
 ) -> Result<Option<S::Position>, Error> {
     let letters = store.unannounced(source, after, ANNOUNCE_MAX).await?;
@@ -381,7 +392,13 @@ async fn announce<S: OutboxStore>(
             ((letter.position.clone(), letter.died), twobox_core::handler::shorten(&letter.message_id));
         let callback = Arc::clone(callback);
         // In a task of its own: a callback that panics has failed, and no more. What a panic says is its own affair.
-        match spawn(panics::handling(async move { callback(letter).await })).await {
+        let mut calling = AbortOnDrop(spawn(panics::handling(async move { callback(letter).await })));
+        let called = tokio::select! {
+            biased;
+            called = &mut calling.0 => called,
+            () = timer.sleep(CALLBACK_TIMEOUT) => Ok(Err(format!("it took longer than {CALLBACK_TIMEOUT:?}").into())),
+        };
+        match called {
             Ok(Ok(())) => told.push(death),
             Ok(Err(error)) => {
                 let error = one_line(&*error);
@@ -421,7 +438,7 @@ async fn deliver(
         return Err(DeliveryError::unreachable(format!("there is no transport to {}", link.destination)));
     };
     let span = tracing::debug_span!("send", destination = link.destination.as_str(), messages = count);
-    let delivering = async move { transport.deliver(&link, messages).await }.instrument(span);
+    let delivering = async move { transport.deliver(&link, messages, timeout).await }.instrument(span);
     let mut task = AbortOnDrop(spawn(delivering));
     if mutant!(SentBeforeAnswer) {
         return Ok(vec![Answer::Done(None); count]);

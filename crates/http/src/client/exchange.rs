@@ -23,14 +23,15 @@ impl Http {
         &self,
         link: &Link,
         batch: &[Arc<Message>],
+        timeout: Duration,
     ) -> Result<Vec<Answer>, DeliveryError> {
-        let sent = self.clock.now();
+        let (sent, timeout) = (self.clock.now(), timeout.min(self.limits.answer_timeout));
         // Kept until the answer is checked, also if the keys are replaced meanwhile.
         let keyring = self.keyring.as_ref().map(Live::get);
         let key = active_key(keyring.as_deref(), sent)?;
         let (asked, body) = Asked::encode(link, batch, sent, key);
-        let request = self.request(link, asked.probe(), body)?;
-        let answer = send(&self.client, self.limits.answer_timeout, request).await?;
+        let request = self.request(link, asked.probe(), body, timeout)?;
+        let answer = send(&self.client, timeout, request).await?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if headers.get(CONTENT_TYPE).is_none_or(|of| of != ANSWER_TYPE) {
             return Err(foreign(status, &headers));
@@ -56,13 +57,14 @@ impl Http {
         link: &Link,
         probe: Option<&Probe>,
         body: Vec<u8>,
+        timeout: Duration,
     ) -> Result<Request<Full<Bytes>>, DeliveryError> {
         let uri = self.url.route(&link.destination, RECEIVE_BATCH).map_err(|error| {
             DeliveryError::unreachable("the destination has no address").with_source(error)
         })?;
         let mut head = Request::post(uri)
             .header(CONTENT_TYPE, "application/json")
-            .header(header::TIMEOUT, self.limits.answer_timeout.as_millis().to_string());
+            .header(header::TIMEOUT, timeout.as_millis().to_string());
         if let Some(probe) = probe {
             head = probe.headers().into_iter().fold(head, |head, (name, value)| head.header(name, value));
         }

@@ -7,6 +7,7 @@ mod plain;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -130,9 +131,10 @@ impl Transport for Http {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (this, link) = (self.clone(), Arc::clone(link));
-        Box::pin(async move { this.exchange(&link, &batch).await })
+        Box::pin(async move { this.exchange(&link, &batch, timeout).await })
     }
 
     fn inbox(&self, link: &Link) -> Option<Arc<str>> {

@@ -49,7 +49,7 @@ async fn s20_a_server_that_is_started_again_serves_as_soon_as_its_address_is_fre
     drop(before);
     let again = tokio::spawn(again);
     let http = Http::signed(&format!("http://{}", server.local_addr()), keyring()).unwrap();
-    let deliver = async || http.deliver(&link(), vec![message("m")]).await.ok();
+    let deliver = async || http.deliver(&link(), vec![message("m")], EVER).await.ok();
     let answers = eventually("it listens again", EVER, deliver).await;
     assert_eq!(answers, [Answer::Done(None)]);
     again.abort();

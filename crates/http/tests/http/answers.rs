@@ -259,13 +259,15 @@ async fn rf_08_responses_that_do_not_fit_a_batch_are_left_out_and_got_singly() {
     let batch: Vec<_> = ["a", "b", "c", "d", "e", "f", "small"].map(message).into();
     for again in [false, true] {
         let answer = |response| if again { Answer::Duplicate(response) } else { Answer::Done(response) };
-        let answers = http.deliver(&link(), batch.clone()).await.unwrap();
+        let answers = http.deliver(&link(), batch.clone(), EVER).await.unwrap();
         // Four of them are within 256 KiB; a small one still fits behind those that do not.
         let expected =
             [Some(large()), Some(large()), Some(large()), Some(large()), None, None, Some(Response::empty())];
         assert!(answers == expected.map(answer), "in a batch, again: {again}");
     }
-    assert!(http.deliver(&link(), vec![message("f")]).await.unwrap() == [Answer::Duplicate(Some(large()))]);
+    assert!(
+        http.deliver(&link(), vec![message("f")], EVER).await.unwrap() == [Answer::Duplicate(Some(large()))]
+    );
     let sealed = seal(&message("f"), SystemClock::default().now(), &key("shop-1", 1));
     let reply = Poster::new(billing.address).one(sealed).await;
     assert_eq!((reply.status, &*reply.outcome()), (200, "duplicate"));
@@ -280,10 +282,10 @@ async fn rf_18_answers_name_the_inbox_and_the_receiver_notes_the_outbox() {
     let billing = Billing::signed().await;
     let http = Http::signed(&billing.url(), keyring()).unwrap();
     assert_eq!(http.inbox(&link()), None, "nobody has answered yet");
-    http.deliver(&link(), Vec::new()).await.unwrap();
+    http.deliver(&link(), Vec::new(), EVER).await.unwrap();
     let named = http.inbox(&link());
     assert!(named.as_deref().is_some_and(|inbox| inbox.len() == 32), "{named:?}");
-    http.deliver(&link(), vec![message("m")]).await.unwrap();
+    http.deliver(&link(), vec![message("m")], EVER).await.unwrap();
     assert_eq!(http.inbox(&link()), named);
     billing.stop().await;
 }
@@ -331,7 +333,7 @@ async fn rf_08_every_answer_comes_back_to_the_sender_as_it_was_given() {
     let billing = stubbed(move |_| Ok(answers.clone())).await;
     let http = Http::signed(&billing.url(), keyring()).unwrap();
     let batch = (0..given.len()).map(|n| message(&format!("m{n}"))).collect();
-    assert_eq!(http.deliver(&link(), batch).await.unwrap(), given);
+    assert_eq!(http.deliver(&link(), batch, EVER).await.unwrap(), given);
     billing.stop().await;
 }
 
@@ -365,11 +367,11 @@ async fn rf_08_l3_a_store_in_trouble_is_503_and_no_message_is_to_blame() {
             );
         }
         let http = Http::signed(&billing.url(), keyring()).unwrap();
-        let error = http.deliver(&link(), vec![message("m")]).await.unwrap_err();
+        let error = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
         assert!(error.to_string().starts_with("status 503"), "{error}");
         assert!(!error.is_ambiguous());
         assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
-        assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), [], "a probe needs no store");
+        assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), [], "a probe needs no store");
         billing.stop().await;
     }
 }
@@ -412,7 +414,7 @@ async fn l3_a_refused_request_blames_a_message_only_where_one_may_be_why() {
         let refusal = say(status, &headers, &encode_refusal("because", "no\nreason"));
         let fake = Fake::new(move |_| Act::Say(refusal.clone())).await;
         let http = Http::signed(&fake.url(), keyring()).unwrap();
-        let error = http.deliver(&link(), vec![message("m")]).await.unwrap_err();
+        let error = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
         assert_eq!(error.is_ambiguous(), ambiguous, "{status}");
         assert_eq!(error.to_string(), format!("status {}: no reason", &status[..3]), "on one line");
         let wish = (!ambiguous).then_some(Duration::from_secs(7));

@@ -11,7 +11,8 @@ use twobox_core::signing::Keyring;
 use twobox_core::{Error, Message, Payload, Response};
 use twobox_http::{Http, HttpServer};
 
-use crate::world::{Billing, Shop, destination, key, keyring, keyrings, link, message};
+use crate::fake::{Act, Fake, say};
+use crate::world::{Billing, EVER, Shop, destination, key, keyring, keyrings, link, message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rf_14_messages_are_delivered_over_http_and_marked_sent() {
@@ -31,9 +32,9 @@ async fn rf_08_a_duplicate_gets_the_stored_response() {
     let http = Http::signed(&billing.url(), keyring()).unwrap();
     let stored =
         Some(Response { content_type: "application/json".into(), body: Payload::new("\"invoiced\"") });
-    let first = http.deliver(&link(), vec![message("m")]).await.unwrap();
+    let first = http.deliver(&link(), vec![message("m")], EVER).await.unwrap();
     assert_eq!(first, [Answer::Done(stored.clone())]);
-    let second = http.deliver(&link(), vec![message("m"), message("n")]).await.unwrap();
+    let second = http.deliver(&link(), vec![message("m"), message("n")], EVER).await.unwrap();
     assert_eq!(second, [Answer::Duplicate(stored.clone()), Answer::Done(stored)]);
     assert_eq!(billing.effects().await, 2);
     billing.stop().await;
@@ -43,7 +44,7 @@ async fn rf_08_a_duplicate_gets_the_stored_response() {
 async fn l3_a_probe_is_answered_and_has_no_effect() {
     let billing = Billing::signed().await;
     let http = Http::signed(&billing.url(), keyring()).unwrap();
-    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), []);
+    assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), []);
     assert_eq!(billing.effects().await, 0);
     let store = billing.stop().await;
     assert_eq!(store.count("SELECT count(*) FROM inbox").await, 0);
@@ -53,8 +54,8 @@ async fn l3_a_probe_is_answered_and_has_no_effect() {
 async fn unsigned_operation_works_when_it_is_asked_for_on_both_sides() {
     let billing = Billing::unsigned().await;
     let http = Http::unsigned(&billing.url()).unwrap();
-    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), []);
-    let answers = http.deliver(&link(), vec![message("m")]).await.unwrap();
+    assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), []);
+    let answers = http.deliver(&link(), vec![message("m")], EVER).await.unwrap();
     assert!(matches!(answers[..], [Answer::Done(Some(_))]));
     billing.stop().await;
 }
@@ -128,4 +129,20 @@ fn a_transport_says_where_it_sends() {
     let http = Http::unsigned("http://{destination}.internal:80/base/").unwrap();
     assert_eq!(http.address(&destination("crm")).unwrap(), "http://crm.internal:80/base/_rf/receive/batch");
     assert!(http.address(&destination("crm/")).is_err());
+}
+
+/// The receiver works for no longer than whoever is the first to give up, the relay or its transport.
+#[tokio::test]
+async fn w7_the_receiver_is_told_how_long_its_sender_waits() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let fake = Fake::new(move |seen| {
+        tell.send(seen.header("rf-timeout-ms").map(str::to_owned)).unwrap();
+        Act::Say(say("503 Service Unavailable", &[], b""))
+    })
+    .await;
+    let http = Http::signed(&fake.url(), keyring()).unwrap();
+    for (timeout, expected) in [(EVER, "10000"), (Duration::from_millis(1500), "1500")] {
+        http.deliver(&link(), vec![message("m")], timeout).await.unwrap_err();
+        assert_eq!(told.recv().await.flatten().as_deref(), Some(expected));
+    }
 }

@@ -24,7 +24,7 @@ async fn rf_21_requests_and_connections_are_counted() {
     let billing = Billing::start(server.limits(limits).meters(Arc::clone(&meters))).await;
     let http = &meters.http;
     let known = Http::signed(&billing.url(), keyring()).unwrap();
-    known.deliver(&link(), vec![message("first")]).await.unwrap();
+    known.deliver(&link(), vec![message("first")], EVER).await.unwrap();
     assert_eq!((http.requests.get(HttpOutcome::Answered), http.connections.get()), (1, 1));
 
     // The silent connection of the sender makes room for a stranger, who is refused. It is silent once its answer is out,

@@ -12,7 +12,7 @@ use twobox_http::{ClientLimits, Http};
 
 use crate::fake::{Act, Fake, Seen, Vacant, say, say_signed};
 use crate::post::{BATCH, Poster, Reply, seal_batch};
-use crate::world::{Billing, Shop, key, keyring, link, message};
+use crate::world::{Billing, EVER, Shop, key, keyring, link, message};
 
 const HTML: &[u8] = b"<html><body>Welcome</body></html>";
 const OURS: (&str, &str) = ("content-type", ANSWER_TYPE);
@@ -42,10 +42,10 @@ impl Case {
     /// given back with its messages unsent.
     async fn is_not_believed(&self, meanwhile: impl AsyncFnOnce()) -> Shop {
         let http = self.http();
-        let error = http.deliver(&link(), vec![message("a"), message("b")]).await.unwrap_err();
+        let error = http.deliver(&link(), vec![message("a"), message("b")], EVER).await.unwrap_err();
         assert!(error.to_string().contains(self.says), "{error}");
         assert_eq!(error.is_ambiguous(), self.ambiguous, "{error}");
-        assert!(http.deliver(&link(), Vec::new()).await.is_err(), "a probe is not answered either");
+        assert!(http.deliver(&link(), Vec::new(), EVER).await.is_err(), "a probe is not answered either");
         let shop = Shop::start(&[("billing", Arc::new(http))]).await;
         shop.enqueue("billing", "m", MESSAGES).await;
         shop.until_held("billing").await;
@@ -398,7 +398,7 @@ async fn l3_whatever_stands_in_front_of_a_receiver_may_ask_for_patience() {
     for status in ["429 Too Many Requests", "503 Service Unavailable"] {
         let fake = Fake::new(move |_| Act::Say(say(status, &[WEB, ("retry-after", "120")], HTML))).await;
         let http = Case::of(&fake, false, "").http();
-        let error = http.deliver(&link(), vec![message("a")]).await.unwrap_err();
+        let error = http.deliver(&link(), vec![message("a")], EVER).await.unwrap_err();
         assert_eq!((error.is_ambiguous(), error.retry_after()), (false, Some(Duration::from_secs(120))));
     }
 }

@@ -471,7 +471,7 @@ async fn s16_beyond_the_requests_at_a_time_the_server_is_busy_and_then_works_aga
     let mut in_flight = gate.in_flight().await;
     let mut raw = Raw::connect(gate.billing.address).await;
     let request = post(BATCH, &batch("busy"));
-    let (reply, refused) = tokio::join!(raw.ask(&request), http.deliver(&link(), vec![message("m")]));
+    let (reply, refused) = tokio::join!(raw.ask(&request), http.deliver(&link(), vec![message("m")], EVER));
     assert_refused(&reply, 503, "busy");
     assert_eq!(reply.header("retry-after"), Some("1"));
     let refused = refused.unwrap_err();
@@ -480,7 +480,7 @@ async fn s16_beyond_the_requests_at_a_time_the_server_is_busy_and_then_works_aga
     gate.gate.send_replace(true);
     assert_eq!(in_flight.answer().await.status, 200);
     assert_eq!(raw.ask(&request).await.status, 200);
-    assert_eq!(http.deliver(&link(), vec![message("m")]).await.unwrap(), [Answer::Done(None)]);
+    assert_eq!(http.deliver(&link(), vec![message("m")], EVER).await.unwrap(), [Answer::Done(None)]);
     gate.billing.stop().await;
 }
 
@@ -525,12 +525,12 @@ async fn s16_beyond_the_bytes_of_bodies_at_a_time_the_server_is_busy_and_then_wo
     assert_refused(&busy, 503, "busy");
     assert_eq!(busy.header("retry-after"), Some("1"));
     let http = Http::signed(&billing.url(), keyring()).unwrap();
-    let refused = http.deliver(&link(), vec![message("m")]).await.unwrap_err();
+    let refused = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
     assert_eq!((refused.is_ambiguous(), refused.retry_after()), (false, Some(Duration::from_secs(1))));
     let store = |sql| billing.store.count(sql);
     assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (0, 0));
     drop(hoarders);
-    let deliver = async || http.deliver(&link(), vec![message("m")]).await.ok();
+    let deliver = async || http.deliver(&link(), vec![message("m")], EVER).await.ok();
     let answers = eventually("there is room again", EVER, deliver).await;
     assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
     assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (1, 1));

@@ -56,7 +56,7 @@ async fn s11_a_request_ends_with_the_keys_it_began_with() {
         gone.lock().unwrap().recv_timeout(EVER).unwrap();
         Ok(Response::empty())
     });
-    let delivering = tokio::spawn(http.deliver(&link(), vec![message("m")]));
+    let delivering = tokio::spawn(http.deliver(&link(), vec![message("m")], EVER));
     tokio::task::spawn_blocking(move || has_begun.recv_timeout(EVER).unwrap()).await.unwrap();
     server.replace_keys(rings(&[2])).unwrap();
     http.replace_keys(ring(&[2])).unwrap();

@@ -40,13 +40,13 @@ async fn s16_strangers_with_half_bodies_make_room_for_an_honest_newcomer() {
             strangers.push(half(billing.address).await);
         }
         let http = Http::signed(&billing.url(), keyring()).unwrap();
-        let answers = http.deliver(&link(), vec![message("honest")]).await.unwrap();
+        let answers = http.deliver(&link(), vec![message("honest")], EVER).await.unwrap();
         assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
         assert_eq!(strangers[0].closed().await, b"", "the first one has made room");
         // By now the honest one has proved itself: strangers displace each other.
         strangers.push(half(billing.address).await);
         assert_eq!(strangers[1].closed().await, b"", "the next one has made room");
-        let answers = http.deliver(&link(), vec![message("again")]).await.unwrap();
+        let answers = http.deliver(&link(), vec![message("again")], EVER).await.unwrap();
         assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
         assert_eq!(billing.effects().await, 2);
         drop(strangers); // or the server would wait for their bodies

@@ -219,7 +219,7 @@ impl Honest {
             while !*stopping.borrow() {
                 ticks.tick().await;
                 let id = format!("honest-{}", *count.borrow());
-                let answers = timeout(EVER, http.deliver(&link(), vec![message(&id)])).await;
+                let answers = timeout(EVER, http.deliver(&link(), vec![message(&id)], EVER)).await;
                 let answers = answers.expect("an honest sender is answered");
                 assert!(matches!(answers.as_deref(), Ok([Answer::Done(Some(_))])), "{id}: {answers:?}");
                 count.send_modify(|count| *count += 1);

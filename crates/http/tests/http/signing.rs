@@ -16,7 +16,7 @@ use twobox_testkit::ManualClock;
 
 use crate::fake::Fake;
 use crate::post::{BATCH, Poster, Reply, seal, seal_batch, unsealed};
-use crate::world::{Billing, Shop, destination, key, link, message, source};
+use crate::world::{Billing, EVER, Shop, destination, key, link, message, source};
 
 /// Billing with the keys of two sources, and a clock for their signatures.
 struct Court {
@@ -501,8 +501,9 @@ impl Transport for Tap {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
-        let (delivering, errors) = (self.http.deliver(link, batch), Arc::clone(&self.errors));
+        let (delivering, errors) = (self.http.deliver(link, batch, timeout), Arc::clone(&self.errors));
         Box::pin(async move {
             delivering.await.inspect_err(|error| errors.lock().unwrap().push(error.to_string()))
         })
@@ -574,9 +575,9 @@ async fn s11_a_key_out_of_its_time_signs_nothing_and_opens_nothing() {
     let post = Poster::new(billing.address);
     let http = Http::signed(&billing.url(), Keyring::new([old]).unwrap()).unwrap();
     let http = http.clock(Arc::clone(&clock) as _);
-    assert!(matches!(http.deliver(&link(), vec![message("m")]).await.unwrap()[..], [Answer::Done(_)]));
+    assert!(matches!(http.deliver(&link(), vec![message("m")], EVER).await.unwrap()[..], [Answer::Done(_)]));
     clock.advance(Duration::from_micros(1));
-    let error = http.deliver(&link(), vec![message("n")]).await.unwrap_err();
+    let error = http.deliver(&link(), vec![message("n")], EVER).await.unwrap_err();
     assert!(!error.is_ambiguous() && error.to_string().contains("no key"), "{error}");
     // As if its clock were behind: the receiver's own decides.
     let reply = post.one(seal(&message("n"), now, &key("shop-1", 1))).await;

@@ -51,7 +51,7 @@ async fn s16_strangers_cannot_take_the_room_of_those_who_have_sent_something_goo
     let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
     let billing = Billing::start(server).await;
     let known = Http::signed(&billing.url(), keyring()).unwrap();
-    known.deliver(&link(), vec![message("first")]).await.unwrap();
+    known.deliver(&link(), vec![message("first")], EVER).await.unwrap();
     let hoarded = [&post_head(BATCH, room)[..], &vec![b' '; room - 100]].concat();
     let stranger = head(&format!("POST {BATCH}"), &["content-type: application/json", "content-length: 200"]);
     let stranger = [stranger, vec![b' '; 200]].concat();
@@ -64,7 +64,7 @@ async fn s16_strangers_cannot_take_the_room_of_those_who_have_sent_something_goo
         Some(Raw::connect(billing.address).await.ask(&stranger).await.status).filter(|status| *status == 503)
     });
     refused.await;
-    let answers = known.deliver(&link(), vec![message("second")]).await.unwrap();
+    let answers = known.deliver(&link(), vec![message("second")], EVER).await.unwrap();
     assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
     billing.stop().await;
 }

@@ -60,7 +60,7 @@ fn https(billing: &Billing, roots: &TlsRoots) -> Http {
 
 /// What comes of a message that must not arrive.
 async fn failure(http: &Http, billing: &Billing) -> DeliveryError {
-    let error = http.deliver(&link(), vec![message("m")]).await.unwrap_err();
+    let error = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
     assert_eq!(billing.effects().await, 0);
     error
 }
@@ -75,10 +75,10 @@ async fn rf_14_messages_are_delivered_by_https_signed_from_end_to_end() {
     assert_eq!(billing.effects().await, 1_000);
     let by_name = format!("https://localhost:{}", billing.address.port());
     let http = Http::signed(&by_name, keyring()).unwrap().roots(&authority.roots());
-    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), []);
+    assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), []);
     // Limits are set before or after roots.
     let http = http.limits(ClientLimits::default());
-    assert!(matches!(http.deliver(&link(), vec![message("n")]).await.unwrap()[..], [Answer::Done(_)]));
+    assert!(matches!(http.deliver(&link(), vec![message("n")], EVER).await.unwrap()[..], [Answer::Done(_)]));
     shop.stop().await;
     billing.stop().await;
 }
@@ -151,7 +151,7 @@ async fn s16_a_handshake_that_stalls_is_cut_by_the_server_after_its_head_timeout
         assert!(lasted >= Duration::from_millis(450), "not before its time: {lasted:?}");
     }
     let http = https(&billing, &authority.roots());
-    assert_eq!(http.deliver(&link(), Vec::new()).await.unwrap(), [], "others are served");
+    assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), [], "others are served");
     billing.stop().await;
 }
 
@@ -161,7 +161,7 @@ async fn rf_03_a_handshake_that_stalls_is_given_up_by_the_client() {
     let limits = ClientLimits { connect_timeout: Duration::from_millis(300), ..ClientLimits::default() };
     let url = fake.url().replace("http://", "https://");
     let http = Http::signed(&url, keyring()).unwrap().roots(&Authority::new().roots()).limits(limits);
-    let error = http.deliver(&link(), vec![message("m")]).await.unwrap_err();
+    let error = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
     assert!(!error.is_ambiguous());
     assert_eq!(error.to_string(), "cannot connect");
     assert_eq!(fake.connections(), 1);

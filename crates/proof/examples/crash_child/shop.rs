@@ -208,10 +208,11 @@ impl Transport for Network {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let is_probe = batch.is_empty();
         let nth = if is_probe { 0 } else { self.requests.fetch_add(1, Ordering::Relaxed) + 1 };
-        let delivered = self.http.deliver(link, batch);
+        let delivered = self.http.deliver(link, batch, timeout);
         Box::pin(async move {
             match nth {
                 2 => Err(DeliveryError::unreachable("no way there")),

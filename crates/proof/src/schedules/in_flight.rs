@@ -24,6 +24,8 @@ use super::time::{Endless, Time, below};
 /// Deliveries of the same batch at the same time.
 const COPIES: usize = 3;
 const IDS: [&str; 2] = ["m0", "m1"];
+/// Longer than the receiver works on a request.
+const EVER: Duration = Duration::from_secs(60);
 
 pub(super) fn scenario(_: &Place) {
     let time = Time::default();
@@ -34,7 +36,7 @@ pub(super) fn scenario(_: &Place) {
         .map(|copy| {
             let (way, mut batch) = (way.clone(), messages.clone());
             batch.rotate_left(copy % IDS.len());
-            thread::spawn(move || (batch.clone(), block_on(way.deliver(&link(), batch))))
+            thread::spawn(move || (batch.clone(), block_on(way.deliver(&link(), batch, EVER))))
         })
         .collect();
     let mut answers: HashMap<MessageId, Vec<Answer>> = HashMap::new();

@@ -146,6 +146,7 @@ impl Transport for Road {
         &self,
         _: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        _: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (arrived, time) = (Arc::clone(&self.arrived), self.time.clone());
         Box::pin(async move {

@@ -217,6 +217,7 @@ impl Transport for Line {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        _: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (network, node, sent) = (Arc::clone(&self.network), Arc::clone(&self.node), self.clock.now());
         let link = Arc::clone(link);

@@ -52,6 +52,7 @@ impl Transport for Rejecting {
         &self,
         _: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        _: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let mut failed = HashSet::new();
         let answer = move |message: Arc<Message>| match message.endpoint.as_str() {

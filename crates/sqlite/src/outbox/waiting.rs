@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
+use twobox_core::config::CLOCK_SKEW_MAX;
 use twobox_core::lifecycle::{Standing, State};
-use twobox_core::ports::{Due, LaneLease, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
-use twobox_core::{OrderingKey, Result, Timestamp, crash_point};
+use twobox_core::ports::{Due, LaneLease, Look, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
+use twobox_core::{Message, OrderingKey, Result, Timestamp, crash_point};
 
 use super::keys::{TouchedKeys, refresh};
 use super::log::{Columns, count_deaths, next_joined, record_attempt, waiting_key};
@@ -20,24 +21,22 @@ use crate::{Sqlite, SqliteTx};
 const JOIN_MAX: i64 = 500;
 
 impl WaitingStore for Sqlite {
-    async fn due(
-        &self,
-        lease: &LaneLease<i64>,
-        limit: usize,
-        delay_max: Duration,
-        expired_only: bool,
-    ) -> Result<Due<i64>> {
+    async fn due(&self, lease: &LaneLease<i64>, look: &Look) -> Result<Due<i64>> {
         self.join_scheduled(lease).await?;
         let query = DueQuery {
             lane: lease.lane.0,
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            look: *look,
             now: self.options.clock.now(),
-            delay_max,
-            expired_only,
             ttl: self.options.ttl,
         };
-        self.read(move |connection, sql| query.run(connection, sql).map_err(wrap("look for due messages")))
-            .await
+        let (mut due, early) = self
+            .read(move |connection, sql| query.run(connection, sql).map_err(wrap("look for due messages")))
+            .await?;
+        if !early.is_empty() {
+            self.leave_keys(lease, early).await?;
+            due.next = Some(Duration::ZERO); // for those that were behind them
+        }
+        Ok(due)
     }
 
     async fn held_keys(
@@ -95,6 +94,24 @@ impl Sqlite {
             // Once for each when all have joined: it looks at everything that waits in the key.
             for key in &keys {
                 refresh(tx, lane, key, now)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Messages that have joined their keys while a clock was ahead are scheduled again: their receiver would put them off
+    /// until they are due, and everything behind them with them (L5, S13).
+    async fn leave_keys(&self, lease: &LaneLease<i64>, early: Vec<Early>) -> Result<()> {
+        let (db, lease) = (self.clone(), lease.clone());
+        self.write(Class::Lazy, move |tx| {
+            let (lane, now) = (lease.lane.0, db.options.clock.now().as_micros());
+            db.fenced(&lease, tx.execute(&tx.sql.fence_lane, params![lane, lease.token, 0, 0, 0])?)?;
+            for Early { seq, key } in &early {
+                tx.execute(&tx.sql.leave_key, [*seq, lane])?;
+                if let Some(key) = key {
+                    refresh(tx, lane, key.as_str(), now)?;
+                }
             }
             Ok(())
         })
@@ -186,42 +203,78 @@ fn held_keys(
 /// A look for due messages.
 struct DueQuery {
     lane: i64,
-    limit: i64,
+    look: Look,
     now: Timestamp,
-    delay_max: Duration,
-    expired_only: bool,
     ttl: Duration,
 }
 
 type Found = WaitingMessage<i64>;
 
+/// A message that has joined its key too early.
+struct Early {
+    seq: i64,
+    key: Option<OrderingKey>,
+}
+
+/// How much more a look may read.
+struct Room {
+    bytes: usize,
+}
+
+impl Room {
+    fn is_left(&self) -> bool {
+        self.bytes > 0
+    }
+
+    fn take(&mut self, waiting: &Found) {
+        let payload = waiting.message.as_ref().map_or(0, |message| message.payload.len());
+        self.bytes = self.bytes.saturating_sub(payload);
+    }
+}
+
 impl DueQuery {
-    fn run(&self, connection: &Connection, sql: &Sql) -> rusqlite::Result<Due<i64>> {
+    fn run(&self, connection: &Connection, sql: &Sql) -> rusqlite::Result<(Due<i64>, Vec<Early>)> {
         let mut found: Vec<(Found, Option<i64>)> = Vec::new();
-        let now = self.now.as_micros();
-        self.collect(connection, &sql.due_expired, now, &mut found)?;
-        if !self.expired_only {
-            self.collect(connection, &sql.due, now, &mut found)?;
-            let too_far = self.now.plus(self.delay_max).as_micros();
-            self.collect(connection, &sql.due_too_far, too_far, &mut found)?;
+        let (now, mut room) = (self.now.as_micros(), Room { bytes: self.look.bytes_max });
+        self.collect(connection, &sql.due_expired, now, &mut room, &mut found)?;
+        if !self.look.expired_only {
+            self.collect(connection, &sql.due, now, &mut room, &mut found)?;
+            let too_far = self.now.plus(self.look.delay_max).as_micros();
+            self.collect(connection, &sql.due_too_far, too_far, &mut room, &mut found)?;
         }
         let mut messages = Vec::with_capacity(found.len());
-        let mut seen = HashSet::new();
+        let (mut seen, mut early) = (HashSet::new(), Vec::new());
         for (head, joined) in found {
             if !seen.insert(head.position) {
+                continue;
+            }
+            if self.is_early(&head) {
+                early.push(Early { seq: head.position, key: key_of(&head) });
                 continue;
             }
             let key = (!head.expired).then(|| key_of(&head)).flatten();
             let position = head.position;
             messages.push(head);
-            if let (Some(key), Some(joined), false) = (key, joined, self.expired_only) {
-                self.followers(connection, sql, &key, (joined, position), &mut seen, &mut messages)?;
+            if let (Some(key), Some(joined), false) = (key, joined, self.look.expired_only) {
+                let head = (&key, joined, position);
+                self.followers(connection, sql, head, &mut seen, &mut room, &mut messages)?;
             }
         }
         let next: Option<i64> =
             connection.prepare_cached(&sql.next_due)?.query_row([self.lane], |row| row.get(0))?;
         let next = next.map(|at| Timestamp::from_micros(at).since(self.now));
-        Ok(Due { messages, next })
+        Ok((Due { messages, next }, early))
+    }
+
+    /// Whether a message is scheduled for later than any receiver believes. One that was tried was due, and is not put off
+    /// for a clock that has been set back since.
+    fn is_early(&self, waiting: &Found) -> bool {
+        let is_scheduled = |message: &Message| message.available > message.created;
+        !waiting.expired
+            && waiting.standing.attempts == 0
+            && waiting.message.as_ref().is_ok_and(|message| {
+                is_scheduled(message) && message.available > self.now.plus(CLOCK_SKEW_MAX)
+            })
     }
 
     fn collect(
@@ -229,13 +282,17 @@ impl DueQuery {
         connection: &Connection,
         sql: &str,
         bound: i64,
+        room: &mut Room,
         found: &mut Vec<(Found, Option<i64>)>,
     ) -> rusqlite::Result<()> {
-        let room = self.limit.saturating_sub(i64::try_from(found.len()).unwrap_or(i64::MAX)).max(0);
         let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params![self.lane, bound, room])?;
-        while let Some(row) = rows.next()? {
-            found.push((self.waiting(row)?, row.get(16)?));
+        let mut rows = statement.query(params![self.lane, bound, self.places(found.len())])?;
+        while room.is_left()
+            && let Some(row) = rows.next()?
+        {
+            let waiting = self.waiting(row)?;
+            room.take(&waiting);
+            found.push((waiting, row.get(16)?));
         }
         Ok(())
     }
@@ -245,23 +302,31 @@ impl DueQuery {
         &self,
         connection: &Connection,
         sql: &Sql,
-        key: &OrderingKey,
-        head: (i64, i64),
+        (key, joined, position): (&OrderingKey, i64, i64),
         seen: &mut HashSet<i64>,
+        room: &mut Room,
         messages: &mut Vec<Found>,
     ) -> rusqlite::Result<()> {
-        let room = self.limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX)).max(0);
+        let places = self.places(messages.len());
         let mut statement = connection.prepare_cached(&sql.followers)?;
-        let mut rows = statement.query(params![self.lane, key.as_str(), head.0, head.1, room])?;
-        while let Some(row) = rows.next()? {
+        let mut rows = statement.query(params![self.lane, key.as_str(), joined, position, places])?;
+        while room.is_left()
+            && let Some(row) = rows.next()?
+        {
             let follower = self.waiting(row)?;
             let pending = row.get_ref(17)?.as_str().is_ok_and(|state| state == "Pending");
             if !pending || follower.expired || !seen.insert(follower.position) {
                 break;
             }
+            room.take(&follower);
             messages.push(follower);
         }
         Ok(())
+    }
+
+    /// How many more may be found.
+    fn places(&self, found: usize) -> i64 {
+        i64::try_from(self.look.limit.saturating_sub(found)).unwrap_or(i64::MAX)
     }
 
     fn waiting(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {

@@ -145,6 +145,24 @@ async fn l10_callbacks_that_fail_or_panic_are_called_again_and_starve_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l10_a_callback_that_hangs_is_ended_and_called_again_and_starves_nobody() {
+    let world = World::new().await;
+    world.enqueue_many("m", 2).await;
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let list = Arc::clone(&heard);
+    let hanging: DeadLetterCallback<i64> = Arc::new(move |letter| {
+        list.lock().unwrap().push(letter.message_id.clone());
+        Box::pin(async move { if letter.message_id == "m0" { std::future::pending().await } else { Ok(()) } })
+    });
+    let relay = announcing(&world, &rejecting(), &hanging);
+    world.pass(Duration::from_secs(200)).await;
+    let times = |id: &str| heard.lock().unwrap().iter().filter(|heard| *heard == id).count();
+    assert_eq!(times("m1"), 1);
+    assert!((2..10).contains(&times("m0")), "{}", times("m0"));
+    relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn l10_a_death_during_the_callback_of_another_is_announced_right_after_it() {
     let world = World::new().await;
     world.enqueue_many("first", 1).await;

@@ -94,11 +94,12 @@ impl Transport for Held {
         &self,
         link: &Arc<Link>,
         batch: Vec<Arc<Message>>,
+        timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (inner, link, mut gate) = (self.inner.clone(), Arc::clone(link), self.gate.clone());
         Box::pin(async move {
             gate.wait_for(|open| *open).await.map(drop).ok();
-            inner.deliver(&link, batch).await
+            inner.deliver(&link, batch, timeout).await
         })
     }
 }

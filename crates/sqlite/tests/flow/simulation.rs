@@ -118,7 +118,7 @@ impl LogStore for Stumbling {
 
 impl WaitingStore for Stumbling {
     pass_on! {
-        [Due] due(lease: &Lease, limit: usize, delay_max: Duration, expired_only: bool) -> Result<Due<i64>>;
+        [Due] due(lease: &Lease, look: &Look) -> Result<Due<i64>>;
         held_keys(lease: &Lease, keys: Vec<OrderingKey>) -> Result<HashSet<OrderingKey>>;
         [SettleWaiting] settle_waiting(lease: &Lease, outcomes: Vec<(i64, WaitingOutcome)>) -> Result<Settled>;
     }

@@ -12,7 +12,7 @@ use twobox_core::ports::{
 use super::fixture::{
     StoreFixture, ids as entry_ids, keyed, lane, message, message_from, name, take, unread,
 };
-use super::waiting::{dead, due, expired, failed, wait_with};
+use super::waiting::{dead, due, expired, failed, look_for, wait_with};
 
 const TTL: Duration = Duration::from_secs(3600);
 
@@ -60,7 +60,7 @@ pub async fn l10_replay_keeps_id_and_place<F: StoreFixture>() {
     let (lease, _) = wait_with(&fixture, messages).await;
     let replayed = fixture.store().replay(&DeadLetterFilter::default(), Replay::SameId, TTL, 10).await;
     assert_eq!(replayed.expect("replays").replayed, 1);
-    let due = fixture.store().due(&lease, 10, Duration::from_secs(300), false).await.expect("looks").messages;
+    let due = fixture.store().due(&lease, &look_for(10)).await.expect("looks").messages;
     let due: Vec<_> =
         due.iter().map(|waiting| (waiting.message.as_ref().expect("decodes"), waiting.standing)).collect();
     assert_eq!(due.iter().map(|(message, _)| message.id.as_str()).collect::<Vec<_>>(), ["k1", "k2"]);
@@ -85,7 +85,7 @@ pub async fn l10_replay_under_a_new_id_goes_to_the_end<F: StoreFixture>() {
     assert_ne!(new.id.as_str(), "k1");
     assert_eq!(new.payload, keyed(&fixture, "k1", "k").payload);
     assert_eq!(new.available, keyed(&fixture, "k1", "k").created, "dated anew");
-    let due = fixture.store().due(&lease, 10, Duration::from_secs(300), false).await.expect("looks").messages;
+    let due = fixture.store().due(&lease, &look_for(10)).await.expect("looks").messages;
     assert_eq!(due.len(), 1, "the key goes on");
     assert!(letters(&fixture, &DeadLetterFilter::default()).await.is_empty());
     let again = fixture.store().replay(&DeadLetterFilter::default(), Replay::NewId, TTL, 10).await;
@@ -125,7 +125,7 @@ pub async fn s12_blocked_keys_are_listed_and_released<F: StoreFixture>() {
     assert!(release("k").await.expect("releases"));
     assert!(!release("other").await.expect("was not blocked"));
     assert!(fixture.store().blocked_keys(10).await.expect("lists").is_empty());
-    let due = fixture.store().due(&lease, 10, Duration::from_secs(300), false).await.expect("looks").messages;
+    let due = fixture.store().due(&lease, &look_for(10)).await.expect("looks").messages;
     assert_eq!(due.len(), 1, "the next one takes its turn at once");
     assert_eq!(letters(&fixture, &DeadLetterFilter::default()).await.len(), 1, "the dead letter stays");
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use twobox_core::lifecycle::{Next, Reason, Standing, State, Step};
 use twobox_core::ports::{
-    Due, HeadPolicy, LaneLease, LaneStore, LogStore, NewWaiting, WaitingOutcome, WaitingStore,
+    Due, HeadPolicy, LaneLease, LaneStore, LogStore, Look, NewWaiting, WaitingOutcome, WaitingStore,
 };
-use twobox_core::{ErrorKind, Message};
+use twobox_core::{ErrorKind, Message, Payload};
 
 use super::fixture::{StoreFixture, all_sent, keyed, lane, message, name, take, unread};
 
@@ -14,6 +14,11 @@ const DELAY: Duration = Duration::from_secs(5);
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
 type Position<F> = <<F as StoreFixture>::Store as LaneStore>::Position;
+
+/// A look for so many messages, however large they are.
+pub(super) fn look_for(limit: usize) -> Look {
+    Look { limit, bytes_max: usize::MAX, delay_max: DELAY_MAX, expired_only: false }
+}
 
 fn outcome(state: State, attempts: u32, next: Next, error: Option<&str>) -> WaitingOutcome {
     let step = Step { standing: Standing { state, attempts }, next };
@@ -67,7 +72,7 @@ pub(super) async fn due<F: StoreFixture>(fixture: &F, lease: &LaneLease<Position
 }
 
 async fn look<F: StoreFixture>(fixture: &F, lease: &LaneLease<Position<F>>) -> Due<Position<F>> {
-    fixture.store().due(lease, 100, DELAY_MAX, false).await.expect("looks")
+    fixture.store().due(lease, &look_for(100)).await.expect("looks")
 }
 
 fn ids<P>(due: &Due<P>) -> Vec<String> {
@@ -108,6 +113,31 @@ pub async fn adr_05_a_scheduled_message_joins_when_due<F: StoreFixture>() {
     assert_eq!(due(&fixture, &lease).await, ["later"]);
 }
 
+/// L5, S13: a clock that was ahead makes a scheduled message a part of its key, but not for longer than it was.
+pub async fn l5_s13_what_joined_its_key_by_a_wrong_clock_leaves_it_again<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let month = DELAY_MAX * 12 * 24 * 30;
+    let mut later = keyed(&fixture, "later", "k");
+    later.available = later.created.plus(month);
+    later.expires = later.available.plus(month);
+    let (lease, positions) = wait_with(&fixture, vec![(later, None)]).await;
+    fixture.clock().step_forward(month + DELAY);
+    assert_eq!(due(&fixture, &lease).await, ["later"]);
+    fixture.clock().step_back(month + DELAY);
+    let put_off = outcome(State::Open, 0, Next::After(DELAY), Some("too early"));
+    settle(&fixture, &lease, &positions[0], put_off).await;
+    let held = async || fixture.store().held_keys(&lease, vec![name("k")]).await.expect("looks").len();
+    assert_eq!(held().await, 1);
+    fixture.clock().advance(DELAY);
+    assert_eq!(due(&fixture, &lease).await, Vec::<String>::new());
+    assert_eq!(held().await, 0, "others of its key go on");
+    fixture.clock().advance(month);
+    assert_eq!(due(&fixture, &lease).await, ["later"], "when it is due, it is its turn");
+    settle(&fixture, &lease, &positions[0], failed(1)).await;
+    fixture.clock().step_back(month);
+    assert_eq!(due(&fixture, &lease).await, ["later"], "what was tried is not parked");
+}
+
 /// S12: the head of a key holds the rest; when it goes, they go with it in order.
 pub async fn s12_only_the_head_of_a_key_and_what_follows_it_is_due<F: StoreFixture>() {
     let fixture = F::fresh().await;
@@ -126,6 +156,22 @@ pub async fn s12_only_the_head_of_a_key_and_what_follows_it_is_due<F: StoreFixtu
     assert_eq!(due(&fixture, &lease).await, Vec::<String>::new());
 }
 
+/// S18: a look reads what fits into a request, and not all that is due: with and without a key.
+pub async fn s18_a_look_reads_no_more_than_it_is_asked_for<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let large = |message| Message { payload: Payload::new(vec![b'1'; 1000]), ..message };
+    let mut messages = vec![(large(keyed(&fixture, "k0", "k")), Some(failed(1)))];
+    messages.extend((1..5).map(|n| (large(keyed(&fixture, &format!("k{n}"), "k")), Some(held()))));
+    messages.extend((0..5).map(|n| (large(message(&fixture, &format!("m{n}"), "billing")), Some(failed(1)))));
+    let (lease, _) = wait_with(&fixture, messages).await;
+    fixture.clock().advance(DELAY);
+    for (bytes_max, expected) in [(1, 1), (2500, 3), (7001, 8), (usize::MAX, 10)] {
+        let look = Look { bytes_max, ..look_for(100) };
+        let found = fixture.store().due(&lease, &look).await.expect("looks");
+        assert_eq!(found.messages.len(), expected, "{bytes_max} bytes: {:?}", ids(&found));
+    }
+}
+
 /// The messages behind a head travel with it.
 pub async fn a_key_follows_its_head_in_one_batch<F: StoreFixture>() {
     let fixture = F::fresh().await;
@@ -133,7 +179,7 @@ pub async fn a_key_follows_its_head_in_one_batch<F: StoreFixture>() {
     messages.extend((1..30).map(|n| (keyed(&fixture, &format!("k{n}"), "k"), Some(held()))));
     let (lease, _) = wait_with(&fixture, messages).await;
     fixture.clock().advance(DELAY);
-    let some = fixture.store().due(&lease, 10, DELAY_MAX, false).await.expect("looks");
+    let some = fixture.store().due(&lease, &look_for(10)).await.expect("looks");
     assert_eq!(
         ids(&some),
         (0..10).map(|n| format!("k{n}")).collect::<Vec<_>>(),
@@ -214,13 +260,15 @@ pub async fn l6_expired_messages_are_due_at_once<F: StoreFixture>() {
     let (lease, positions) = wait_with(&fixture, messages).await;
     assert_eq!(look(&fixture, &lease).await.next, Some(Duration::from_secs(1)));
     fixture.clock().advance(Duration::from_secs(1));
-    let found = fixture.store().due(&lease, 100, DELAY_MAX, true).await.expect("looks");
+    let found =
+        fixture.store().due(&lease, &Look { expired_only: true, ..look_for(100) }).await.expect("looks");
     assert_eq!(ids(&found), ["short"]);
     assert!(found.messages[0].expired);
     settle(&fixture, &lease, &positions[0], expired()).await;
     assert_eq!(fixture.status("short").await, Some(("Expired".into(), 0)));
     fixture.clock().advance(DELAY);
-    let found = fixture.store().due(&lease, 100, DELAY_MAX, true).await.expect("looks");
+    let found =
+        fixture.store().due(&lease, &Look { expired_only: true, ..look_for(100) }).await.expect("looks");
     assert_eq!(ids(&found), Vec::<String>::new(), "only what is expired");
 }
 
