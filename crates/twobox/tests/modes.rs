@@ -203,17 +203,14 @@ async fn ceb_2_a_failed_claim_is_kept_or_released() {
     let dead = keeps.inbox().dead_letters(&WorkFilter::default(), None, 10).await.unwrap();
     assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].reason), (1, message.id.as_str(), Reason::Rejected));
     assert_eq!(keeps.inbox().replay(&WorkFilter::default(), 10).await.unwrap().replayed, 1);
-    assert!(
-        matches!(receive(&keeps, &message).await, Answer::Duplicate(_)),
-        "it runs when it is delivered again"
-    );
+    assert!(matches!(receive(&keeps, &message).await, Answer::Done(_)), "it runs when it is delivered again");
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 
     let runs = Arc::new(AtomicUsize::new(0));
     let releases = claimed(&db, OnError::Release, true, &runs, 1);
     let message = order(&db, 4);
     assert!(matches!(receive(&releases, &message).await, Answer::Retry { .. }));
-    assert!(matches!(receive(&releases, &message).await, Answer::Duplicate(_)), "at least once");
+    assert!(matches!(receive(&releases, &message).await, Answer::Done(_)), "at least once");
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
@@ -242,7 +239,7 @@ async fn ceb_2_ceb_3_a_claim_that_was_left_behind_is_visible_and_released_by_age
     let works = claimed(&db, OnError::Keep, true, &runs, 0);
     assert!(matches!(receive(&works, &message).await, Answer::InProgress { .. }), "never OK (S7)");
     assert_eq!(works.inbox().release_unfinished(Duration::ZERO, 10).await.unwrap(), 1);
-    assert!(matches!(receive(&works, &message).await, Answer::Duplicate(_)));
+    assert!(matches!(receive(&works, &message).await, Answer::Done(_)));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 

@@ -154,6 +154,8 @@ pub struct ClaimFirst {
     pub hash: Option<ContentHash>,
     /// The sender's own date, if it has one: what may have been handled and forgotten is not claimed (S9).
     pub available: Option<Timestamp>,
+    /// How often its sender has replayed it. If it fails again, the same replay is answered as the rejection it is.
+    pub replay: u32,
 }
 
 /// The right to say what became of a claim, as long as nobody has released it and claimed the message anew (S5).

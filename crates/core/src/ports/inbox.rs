@@ -100,7 +100,8 @@ pub trait InboxStore: Clone + Send + Sync + 'static {
     /// A handler that does nothing but refuse: for work that failed before its transaction began.
     fn refusing(refusal: Refusal) -> Self::Handler;
 
-    /// A handler that does nothing but answer: for work that was done outside of its transaction.
+    /// A handler that does nothing but answer: for work that this delivery has done outside of its transaction. If the
+    /// message's row says by then that it is done, that is what was done, and no duplicate.
     fn answering(response: Response) -> Self::Handler;
 
     /// Handles the deliveries in order, each atomically, and answers each once its outcome is durable (S2).

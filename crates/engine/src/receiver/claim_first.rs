@@ -62,6 +62,7 @@ impl<S: InboxStore + DedupStore> Claims<S> {
             handler: self.name.clone(),
             hash: Some(ContentHash::sha256(message.payload.sha256())),
             available: Some(message.available),
+            replay: message.replay,
         };
         let token = match self.store.claim_first(&self.consumer, &claim).await? {
             Some(token) => token,

@@ -154,8 +154,9 @@ impl Facts {
     fn allow(&self, id: &str, answer: &Answer) -> bool {
         let (is_known, is_done) = (self.rows.contains(id), self.handled.contains(id));
         match answer {
-            // Also what is called now: it is answered when its end is noted.
-            Answer::Duplicate(stored) => (is_done || !is_known) && *stored == Some(response(id)),
+            Answer::Duplicate(stored) => is_done && *stored == Some(response(id)),
+            // It is called now, and answered when its end is noted.
+            Answer::Done(stored) => !is_known && *stored == Some(response(id)),
             Answer::Rejected { .. } => self.refused.contains(id),
             Answer::InProgress { .. } => is_known && !is_done && !self.refused.contains(id),
             _ => false,
@@ -183,7 +184,9 @@ pub(super) async fn examine(store: &Store, workload: &Workload) -> Result<Facts,
     store.clock.sleep(Duration::from_secs(1)).await;
     store.db.release_unfinished(&Consumer::new("billing")?, Duration::ZERO, MANY).await?;
     let answers = receiver.receive(batch.clone(), BUDGET).await?;
-    let is_over = |answer: &Answer| matches!(answer, Answer::Duplicate(Some(_)) | Answer::Rejected { .. });
+    let is_over = |answer: &Answer| {
+        matches!(answer, Answer::Done(Some(_)) | Answer::Duplicate(Some(_)) | Answer::Rejected { .. })
+    };
     match answers.iter().find(|answer| !is_over(answer)) {
         Some(answer) => Err(wrong(&format!("what was released is answered {answer:?}"))),
         None => Ok(facts),

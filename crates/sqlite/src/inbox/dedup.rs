@@ -71,6 +71,7 @@ impl DedupStore for Sqlite {
                 handler: Some(&claim.handler),
                 available,
                 token: Some(token),
+                replay: claim.replay,
             };
             let claimed = insert(tx, peer.id, &claim.key, &row, claim.hash.as_ref(), now)?;
             crash_point!("dedup.claimed");
@@ -237,6 +238,7 @@ struct Row<'a> {
     handler: Option<&'a str>,
     available: Timestamp,
     token: Option<i64>,
+    replay: u32,
 }
 
 fn insert(
@@ -258,6 +260,7 @@ fn insert(
         row.handler,
         row.available.as_micros(),
         row.token,
+        row.replay,
     ];
     let inserted = tx.execute(&tx.sql.inbox_notice, values)? == 1;
     if inserted {
@@ -276,7 +279,8 @@ fn notice(
 ) -> Result<Noticed> {
     let now = db.options.clock.now();
     let peer = job::find(tx, consumer, &key.source)?.id;
-    let seen = Row { status: InboxStatus::Seen, topic: "", handler: None, available: now, token: None };
+    let seen =
+        Row { status: InboxStatus::Seen, topic: "", handler: None, available: now, token: None, replay: 0 };
     if insert(tx, peer, key, &seen, hash, now)? {
         crash_point!("dedup.noticed");
         tracing::debug!(source = key.source.as_str(), message_id = key.id.as_str(), "not processed before");

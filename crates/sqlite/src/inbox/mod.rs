@@ -30,6 +30,8 @@ pub struct SqliteHandler {
     handle: Arc<HandlerFn>,
     /// Shared, because every message has a copy of its handler.
     usual: Arc<Response>,
+    /// Whether it only answers for what this very delivery has done before its transaction.
+    answers: bool,
 }
 
 impl SqliteHandler {
@@ -37,7 +39,7 @@ impl SqliteHandler {
     pub fn new(
         handle: impl Fn(&mut SqliteTx<'_>, &Message) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
-        Self { handle: Arc::new(handle), usual: Arc::new(Response::empty()) }
+        Self { handle: Arc::new(handle), usual: Arc::new(Response::empty()), answers: false }
     }
 
     /// Says what it usually answers. Default: [`Response::empty`].
@@ -73,7 +75,7 @@ impl InboxStore for Sqlite {
     }
 
     fn answering(response: Response) -> SqliteHandler {
-        SqliteHandler::new(move |_, _| Ok(response.clone()))
+        SqliteHandler { answers: true, ..SqliteHandler::new(move |_, _| Ok(response.clone())) }
     }
 
     async fn process(

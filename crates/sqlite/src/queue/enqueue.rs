@@ -42,7 +42,7 @@ pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &
     if inserted == 1 {
         let row = tx.connection.last_insert_rowid();
         crash_point!("queue.row-written");
-        insert(tx, &queue.consumer, (peer, row), message, now)?;
+        insert(tx, &queue.consumer, (peer, row), message, &Times::of(message, now))?;
         crash_point!("queue.inserted");
         Counts { size: 1, queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
@@ -91,6 +91,8 @@ struct Known {
     lease_until: Option<i64>,
     attempts: u32,
     key: Option<String>,
+    /// Whether it is a dead letter that is listed, if it is dead.
+    is_listed: bool,
 }
 
 fn known(tx: &mut SqliteTx<'_>, peer: i64, id: &str) -> Result<Known> {
@@ -103,6 +105,7 @@ fn known(tx: &mut SqliteTx<'_>, peer: i64, id: &str) -> Result<Known> {
             lease_until: row.get(5)?,
             attempts: row.get::<Option<u32>>(6)?.unwrap_or(0),
             key: row.get(7)?,
+            is_listed: row.get(8)?,
         })
     })?;
     known.ok_or_else(|| Error::new(ErrorKind::Statement, "an inbox row vanished while it was read"))
@@ -129,9 +132,12 @@ fn again(
         }
     } else if !is_dead {
         tx.execute(&tx.sql.queue_reopen, [known.row])?;
-        store(tx, consumer, (peer, known.row), message, now)?;
+        store(tx, consumer, (peer, known.row), message, &times)?;
         Counts { queued: 1, ..Counts::default() }.write(tx, peer)?;
         return Ok(Enqueued::New);
+    } else if known.is_listed {
+        store(tx, consumer, (peer, known.row), message, &times)?;
+        tx.execute(&tx.sql.queue_store_dead, [known.row])?;
     }
     Ok(if is_dead { Enqueued::Dead } else { Enqueued::Updated })
 }
@@ -142,15 +148,25 @@ pub(crate) fn mismatch(tx: &mut SqliteTx<'_>, peer: i64, source: &str, id: &str)
     Counts { mismatches: 1, ..Counts::default() }.write(tx, peer)
 }
 
-/// Queues a message whose row in the inbox says that it is to be handled. The caller counts it.
-pub(crate) fn store(
+/// Queues a message that was delivered and whose row in the inbox says that it is to be handled. The caller counts it.
+pub(crate) fn store_delivered(
     tx: &mut SqliteTx<'_>,
     consumer: &Consumer,
-    (peer, row): (i64, i64),
+    place: (i64, i64),
     message: &Message,
     now: Timestamp,
 ) -> Result<()> {
-    insert(tx, consumer, (peer, row), message, now)?;
+    store(tx, consumer, place, message, &Times::of_delivered(message, now))
+}
+
+fn store(
+    tx: &mut SqliteTx<'_>,
+    consumer: &Consumer,
+    place: (i64, i64),
+    message: &Message,
+    times: &Times,
+) -> Result<()> {
+    insert(tx, consumer, place, message, times)?;
     crash_point!("queue.stored");
     Ok(())
 }
@@ -160,9 +176,8 @@ fn insert(
     consumer: &Consumer,
     (peer, row): (i64, i64),
     message: &Message,
-    now: Timestamp,
+    times: &Times,
 ) -> Result<()> {
-    let times = Times::of(message, now);
     // A message for later is no part of its key before it is due (L5).
     let (ready, joined) = match message.ordering_key.as_ref().filter(|_| !times.scheduled) {
         Some(key) => match keys::behind(tx, peer, key.as_str())? {
@@ -230,6 +245,12 @@ impl Times {
         let due = (message.available > message.created).then(|| message.available.as_micros());
         let ready = due.map_or(now.as_micros(), |due| due.max(now.as_micros()));
         Self { due, ready, scheduled: due.is_some_and(|due| due > now.as_micros()) }
+    }
+
+    /// Its sender has waited until it was due, by its own clock, and has held its ordering key from then on. Were it to
+    /// wait here for a clock that is behind, those that follow it would overtake it (L4).
+    fn of_delivered(message: &Message, now: Timestamp) -> Self {
+        Self { ready: now.as_micros(), scheduled: false, ..Self::of(message, now) }
     }
 }
 

@@ -18,7 +18,7 @@ use twobox_core::ports::{
 use twobox_core::{Consumer, Error, ErrorKind, OrderingKey, Result, Source};
 
 pub(crate) use self::dead::of_id as dead_of_id;
-pub(crate) use self::enqueue::{mismatch, named, store};
+pub(crate) use self::enqueue::{mismatch, named, store_delivered};
 pub(crate) use self::keys::Ended;
 pub(crate) use self::settle::bury_by_hand;
 

@@ -331,6 +331,38 @@ async fn s6_ceb_2_a_claimed_handler_that_hangs_is_a_failure() {
     }
 }
 
+/// CEB-1: what is claimed and handled is done, and only what comes again is a duplicate, in answers and figures.
+#[tokio::test(start_paused = true)]
+async fn ceb_1_rf_21_a_message_that_is_claimed_first_is_not_its_own_duplicate() {
+    let world = World::new().await;
+    create_effects(&world).await;
+    let works: ClaimedHandler = Arc::new(|_| Box::pin(async { Ok(response("m")) }));
+    let route = claim_first(world.db.clone(), consumer(), "printer", OnError::Keep, works);
+    let (receiver, m) = (receiver(&world, route), message(&world, "m"));
+    let receive = async || receiver.receive(vec![Arc::clone(&m)], BUDGET).await.unwrap().remove(0);
+    let counted = async || {
+        let counts = "SELECT done * 100 + duplicates FROM inbox_peers";
+        world.query(counts, |row| row.get::<i64>(0)).await[0]
+    };
+    assert_eq!((receive().await, counted().await), (Answer::Done(Some(response("m"))), 100));
+    assert_eq!((receive().await, counted().await), (Answer::Duplicate(Some(response("m"))), 101));
+}
+
+/// CEB-2, L10: a message that was replayed and fails again under a kept claim is rejected, once and for all.
+#[tokio::test(start_paused = true)]
+async fn ceb_2_l10_a_replay_that_fails_again_is_rejected_as_the_first_time() {
+    let world = World::new().await;
+    create_effects(&world).await;
+    let fails: ClaimedHandler = Arc::new(|_| Box::pin(async { Err(Refusal::retry("no paper")) }));
+    let route = claim_first(world.db.clone(), consumer(), "printer", OnError::Keep, fails);
+    let receiver = receiver(&world, route);
+    let replayed = Arc::new(Message { replay: 1, ..Message::clone(&message(&world, "m")) });
+    for _ in 0..2 {
+        let answers = receiver.receive(vec![Arc::clone(&replayed)], BUDGET).await.unwrap();
+        assert!(matches!(&answers[0], Answer::Rejected { error, .. } if error == "no paper"), "{answers:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s6_a_panic_in_the_first_half_is_a_failure_that_may_be_retried() {
     let gated = Gated::new(|n| if n == 0 { panic!("the handler's own mistake") } else { Ok(effect()) }).await;

@@ -23,6 +23,7 @@ fn first(id: &str) -> ClaimFirst {
         handler: "charge-card".into(),
         hash: None,
         available: None,
+        replay: 0,
     }
 }
 

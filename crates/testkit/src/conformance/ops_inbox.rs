@@ -134,8 +134,14 @@ pub async fn s18_rf_22_inbox_counters_follow_claims_and_marks<F: StoreFixture>()
     let fixture = F::fresh().await;
     let (store, consumer) = (fixture.store(), billing());
     let claim = async |id: &str| {
-        let first =
-            ClaimFirst { key: key(id), topic: name("Pay"), handler: "h".into(), hash: None, available: None };
+        let first = ClaimFirst {
+            key: key(id),
+            topic: name("Pay"),
+            handler: "h".into(),
+            hash: None,
+            available: None,
+            replay: 0,
+        };
         store.claim_first(&consumer, &first).await.expect("claims").expect("is free")
     };
     let noticed = async |id: &str| store.already_processed(&consumer, &key(id), None).await.expect("notices");
@@ -186,8 +192,14 @@ pub async fn rf_22_the_inbox_is_listed_and_searched<F: StoreFixture>() {
     deliver(&fixture, &[refund], script).await;
     worker.put_all([keyed(&fixture, "d", "k"), keyed(&fixture, "e", "k")]).await;
     fixture.store().already_processed(&name("audit"), &key("f"), None).await.expect("notices");
-    let claim =
-        ClaimFirst { key: key("g"), topic: name("Pay"), handler: "h".into(), hash: None, available: None };
+    let claim = ClaimFirst {
+        key: key("g"),
+        topic: name("Pay"),
+        handler: "h".into(),
+        hash: None,
+        available: None,
+        replay: 0,
+    };
     fixture.store().claim_first(&billing(), &claim).await.expect("claims");
     let all = InboxFilter::default();
     for limit in 1..9 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use twobox_core::ports::{
     Answer, Delivery, Handled, InboxStatus, InboxStore, QueueStore, SweepPlan, SweepStore, Treatment,
 };
-use twobox_core::{Message, Payload, Response};
+use twobox_core::{Clock, Message, Payload, Response};
 
 use super::fixture::{HandlerScript, StoreFixture, deliver, delivery, keyed, message};
 use super::worker::{LEASE, SECOND, Worker, only_id};
@@ -41,6 +41,20 @@ pub async fn adr_04_stored_first_and_handled_later<F: StoreFixture>() {
     let handled = worker.handle(claimed, |_| Effect).await;
     assert!(matches!(handled[0], Handled::Done(_)), "{handled:?}");
     assert_eq!(fixture.effects().await, ["a"]);
+}
+
+/// L4, L5: what is delivered is due, whatever the clock here says: its sender has waited, and holds its key from then on.
+pub async fn l4_l5_what_is_delivered_is_not_put_off_for_a_clock_that_is_behind<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    let available = fixture.clock().now().plus(SECOND);
+    let scheduled = Message { available, ..keyed(&fixture, "s", "k") };
+    assert_eq!(send(&fixture, &[scheduled, keyed(&fixture, "m", "k")]).await, [stored(), stored()]);
+    for id in ["s", "m"] {
+        let claimed = vec![worker.only().await];
+        assert_eq!(claimed[0].message.id.as_str(), id);
+        worker.ack(&claimed).await;
+    }
 }
 
 /// ADR-04, RF-08: a duplicate is one while the message waits, is leased, is dead, and when it is done.
