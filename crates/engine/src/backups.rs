@@ -85,11 +85,17 @@ impl<S: BackupStore> Backups<S> {
         self.lock().clone()
     }
 
-    /// Makes backups until it is asked to stop. One that fails is logged, shown in the status, and tried again.
+    /// Makes backups until it is asked to stop, and gives up the one it is making then. One that fails is logged, shown in
+    /// the status, and tried again.
     pub async fn run(self, mut shutdown: Shutdown) {
         self.figures().scheduled.set(1);
         while !shutdown.is_requested() {
-            let wait = match self.turn().await {
+            let turn = tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                turn = self.turn() => turn,
+            };
+            let wait = match turn {
                 Ok(wait) => {
                     self.figures().failing.set(0);
                     wait
@@ -185,5 +191,41 @@ impl<S: Clone> Clone for Backups<S> {
 impl<S> fmt::Debug for Backups<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Backups").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::SystemTimer;
+
+    /// Makes backups that take for ever.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<tokio::sync::Notify>);
+
+    impl BackupStore for Slow {
+        async fn make_backup(&self, _: Timestamp) -> Result<KeptBackup> {
+            self.0.notify_one();
+            std::future::pending().await
+        }
+
+        async fn kept_backups(&self) -> Result<Vec<KeptBackup>> {
+            Ok(Vec::new())
+        }
+
+        async fn remove_backup(&self, _: &KeptBackup) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn s20_a_backup_that_is_being_made_is_given_up_when_it_is_time_to_stop() {
+        let store = Slow::default();
+        let backups = Backups::new(store.clone(), Arc::new(SystemTimer::default()));
+        let (handle, shutdown) = Shutdown::new();
+        let running = tokio::spawn(backups.run(shutdown));
+        store.0.notified().await;
+        handle.request();
+        tokio::time::timeout(Duration::from_secs(60), running).await.unwrap().unwrap();
     }
 }

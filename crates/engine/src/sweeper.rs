@@ -69,7 +69,12 @@ impl<S: SweepStore> Sweeper<S> {
     /// Sweeps until asked to stop. A sweep that fails is logged and tried again at the next interval.
     pub async fn run(self, mut shutdown: Shutdown) {
         while !shutdown.is_requested() {
-            let swept = self.store.sweep(&self.plan).await;
+            // What is swept is swept, whoever hears of it: nobody waits for it in order to stop (S20).
+            let swept = tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                swept = self.store.sweep(&self.plan) => swept,
+            };
             swept.iter().for_each(|swept| self.count(swept));
             let wait = match swept {
                 Ok(swept) if swept.more => self.pause,

@@ -33,7 +33,7 @@ impl SweepStore for Sqlite {
             let batch = i64::try_from(plan.batch.max(1)).unwrap_or(i64::MAX);
             let mut swept = Swept::default();
             trim(tx, (now, now.minus(plan.sent_retention)), batch, &mut swept)?;
-            forget_keys(tx, now.minus(plan.once_retention), batch, &mut swept)?;
+            forget_keys(tx, (now, plan.once_retention), batch, &mut swept)?;
             purge(tx, (now, plan.dedup_window), batch, &mut swept)?;
             forget_audit(tx, now.minus(plan.audit_retention), batch, &mut swept)?;
             tx.execute(&tx.sql.meta_put, params!["dedup_window", time::micros(plan.dedup_window)])?;
@@ -120,8 +120,13 @@ fn trim(
     Ok(())
 }
 
-fn forget_keys(tx: &mut SqliteTx<'_>, before: Timestamp, batch: i64, swept: &mut Swept) -> Result<()> {
-    let forgotten = tx.execute(&tx.sql.sweep_once, [before.as_micros(), batch])?;
+fn forget_keys(
+    tx: &mut SqliteTx<'_>,
+    (now, retention): (Timestamp, Duration),
+    batch: i64,
+    swept: &mut Swept,
+) -> Result<()> {
+    let forgotten = tx.execute(&tx.sql.sweep_once, [now.as_micros(), time::micros(retention), batch])?;
     swept.once_keys += u64::try_from(forgotten).unwrap_or(0);
     crash_point!("sweep.keys-forgotten");
     swept.more |= count(forgotten) >= batch;
@@ -151,15 +156,16 @@ fn purge(
         // off: what was scheduled and has ended early has a date to come, which says nothing about how old the rest is.
         let now = if mutant!(PurgeByNewest) { i64::MAX } else { now.as_micros() };
         let target = newest.min(now).saturating_sub(time::micros(window));
-        if target <= watermark || room <= 0 {
-            swept.more |= target > watermark;
+        // What has the date of the watermark itself may be left of an earlier batch.
+        if target < watermark || room <= 0 {
+            swept.more |= target >= watermark;
             continue;
         }
         let bound = tx.query_optional(&tx.sql.purge_bound, params![peer, target, room], |row| {
             Ok((row.get::<Option<i64>>(0)?, row.get::<i64>(1)?))
         })?;
         let (Some(bound), rows) = bound.unwrap_or((None, 0)) else { continue };
-        let purged = tx.execute(&tx.sql.purge, [peer, bound])?;
+        let purged = tx.execute(&tx.sql.purge, [peer, bound, room])?;
         swept.purged += u64::try_from(purged).unwrap_or(0);
         crash_point!("sweep.purged");
         tx.execute(&tx.sql.raise_watermark, [peer, bound, count(purged)])?;

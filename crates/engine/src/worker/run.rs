@@ -348,10 +348,18 @@ impl<S: QueueStore> Run<S> {
     async fn stop(mut self) {
         let worker = Arc::clone(&self.worker);
         let mut deadline = worker.timer.sleep(worker.options.shutdown_timeout);
-        let untried = self.in_hand.put_down();
-        let given_back = worker.store.give_back(&worker.queue, worker.owner, &untried).await;
-        let _: Option<u64> = logged(given_back, "give messages back");
-        while !self.in_hand.is_idle() || self.claiming {
+        let mut untried = self.in_hand.put_down();
+        loop {
+            tokio::select! {
+                biased;
+                given_back = worker.store.give_back(&worker.queue, worker.owner, &untried) => {
+                    let _: Option<u64> = logged(given_back, "give messages back");
+                }
+                () = &mut deadline => break,
+            }
+            if self.in_hand.is_idle() && !self.claiming {
+                break;
+            }
             self.renew(worker.timer.monotonic());
             self.handle();
             tokio::select! {
@@ -360,14 +368,18 @@ impl<S: QueueStore> Run<S> {
                 () = &mut deadline => break,
                 () = worker.timer.sleep(worker.options.renew_interval()) => {}
             }
-            let late = self.in_hand.put_down(); // a claim that was under way
-            let given_back = worker.store.give_back(&worker.queue, worker.owner, &late).await;
-            let _: Option<u64> = logged(given_back, "give messages back");
+            untried = self.in_hand.put_down(); // a claim that was under way
         }
         let given_up = self.in_hand.give_up();
         let error = "its worker was stopped while handling it";
-        let abandoned = worker.store.abandon(&worker.queue, worker.owner, &given_up, Some(error), None).await;
-        let _: Option<u64> = logged(abandoned, "give messages back");
+        // Their leases run out by themselves, if the store does not answer.
+        tokio::select! {
+            biased;
+            abandoned = worker.store.abandon(&worker.queue, worker.owner, &given_up, Some(error), None) => {
+                let _: Option<u64> = logged(abandoned, "give messages back");
+            }
+            () = worker.timer.sleep(worker.options.shutdown_timeout) => {}
+        }
     }
 }
 

@@ -129,20 +129,35 @@ fn create(path: &Path) -> io::Result<File> {
 
 /// Gives a file another name, unless something has that name: then it fails with [`io::ErrorKind::AlreadyExists`].
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match std::fs::hard_link(from, to) {
-        Ok(()) => {
-            // It is in its place, whatever becomes of its first name.
-            let _: io::Result<()> = std::fs::remove_file(from);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // Not every file system has links.
-        Err(_) => rename_unlinked(from, to),
-    }
+    // Not every system and file system has either of the first two, and each fails in its own way there.
+    let exists = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    rename_exclusive(from, to)
+        .or_else(|error| if exists(&error) { Err(error) } else { rename_linked(from, to) })
+        .or_else(|error| if exists(&error) { Err(error) } else { rename_unlinked(from, to) })
 }
 
-/// The same without links. What gets the name between the look and the renaming is replaced: nothing that is known
-/// everywhere can do both at once.
+/// In one step.
+#[cfg(target_os = "linux")]
+fn rename_exclusive(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_exclusive(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// By a second name.
+fn rename_linked(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from, to)?;
+    // It is in its place, whatever becomes of its first name.
+    let _: io::Result<()> = std::fs::remove_file(from);
+    Ok(())
+}
+
+/// What gets the name between the look and the renaming is replaced: nothing that is known everywhere can do both at
+/// once.
 fn rename_unlinked(from: &Path, to: &Path) -> io::Result<()> {
     if to.exists() {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -265,8 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn rf_18_what_has_the_name_already_stays_with_links_and_without() {
-        for rename in [rename_new as fn(&Path, &Path) -> io::Result<()>, rename_unlinked] {
+    fn rf_18_what_has_the_name_already_stays_however_it_is_renamed() {
+        let mut ways = vec![rename_new as fn(&Path, &Path) -> io::Result<()>, rename_linked, rename_unlinked];
+        if cfg!(target_os = "linux") {
+            ways.push(rename_exclusive);
+        }
+        for rename in ways {
             let folder = tempfile::tempdir().unwrap();
             let [from, to] = ["new", "old"].map(|name| folder.path().join(name));
             std::fs::write(&from, "new").unwrap();

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use twobox_core::Error;
+use twobox_core::name::OnceKey;
 use twobox_core::ports::{SweepPlan, Transport};
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Shutdown, Sweeper};
+use twobox_sqlite::Once;
 use twobox_testkit::{ScriptedTransport, eventually};
 
 use crate::world::{EVER, World};
@@ -51,4 +54,28 @@ async fn s18_only_one_process_sweeps_a_file() {
     assert_eq!(world.db.sweep(&plan).await.unwrap().trimmed, 0, "another process is at it");
     world.pass(Duration::from_secs(61)).await;
     assert_eq!(world.db.sweep(&plan).await.unwrap().trimmed, 10, "its turn is over");
+}
+
+/// L8, S13: what was enqueued once is not enqueued again because a clock was ahead while somebody swept.
+#[tokio::test(start_paused = true)]
+async fn l8_s13_a_clock_that_is_ahead_makes_nobody_forget_what_was_enqueued_once() {
+    use twobox_core::ports::SweepStore;
+    let world = World::new().await;
+    let once = async |key: &str| {
+        let (db, key) = (world.db.clone(), OnceKey::new(key).unwrap());
+        let message = world.stamped(&world.message(key.as_str(), "billing"));
+        let enqueue = move |tx: &mut twobox_sqlite::SqliteTx<'_>| db.append_once(tx, &key, &message);
+        let enqueued: Result<Once, Error> = world.db.transaction(enqueue).await;
+        matches!(enqueued.unwrap(), Once::Enqueued(_))
+    };
+    let (retention, plan) = (SweepPlan::default().once_retention, SweepPlan::default());
+    assert!(once("order 1").await);
+    let ahead = i64::try_from((retention * 2).as_micros()).unwrap();
+    world.clock.step_micros(ahead);
+    assert_eq!(world.db.sweep(&plan).await.unwrap().once_keys, 0);
+    world.clock.step_micros(-ahead);
+    assert!(!once("order 1").await);
+    world.pass(retention * 2).await;
+    assert!(once("order 2").await);
+    assert_eq!(world.db.sweep(&plan).await.unwrap().once_keys, 1, "what is old by newer ones is forgotten");
 }

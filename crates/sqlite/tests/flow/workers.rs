@@ -17,7 +17,7 @@ use twobox_core::{
 use twobox_engine::receiver::Route;
 use twobox_engine::replay::{Bulk, InboxLetters, Progress};
 use twobox_engine::worker::{Handling, WorkContext, WorkerOptions};
-use twobox_engine::{Receiver, Shutdown, Timer, Worker};
+use twobox_engine::{Receiver, Shutdown, Sweeper, Timer, Worker};
 use twobox_sqlite::{Sqlite, SqliteHandler};
 use twobox_testkit::eventually;
 
@@ -398,6 +398,30 @@ async fn s20_stopping_gives_back_what_is_in_hand() {
     let mut attempts: Vec<_> = free.iter().map(|a| (a.message.id.to_string(), a.attempts)).collect();
     attempts.sort();
     assert_eq!(attempts, [("a".into(), 1), ("b".into(), 0), ("c".into(), 0)]);
+}
+
+/// S20: also if the store does not answer any more.
+#[tokio::test(start_paused = true)]
+async fn s20_nobody_waits_for_ever_for_a_store_that_does_not_answer() {
+    let world = world().await;
+    for id in ["a", "b"] {
+        put(&world, &new(&world, id)).await;
+    }
+    let stuck = external(|_| std::future::pending());
+    let options = WorkerOptions { concurrency: 1, ..WorkerOptions::default() };
+    let running = worker(&world, vec![("Pay", stuck)], options);
+    eventually("they are leased", EVER, async || record(&world, "b").await?.lease).await;
+    world.stall_writer();
+    let (handle, shutdown) = Shutdown::new();
+    let sweeper = Sweeper::new(world.db.clone(), Arc::clone(&world.clock) as _);
+    let sweeping = tokio::spawn(sweeper.run(shutdown));
+    world.pass(SECOND).await;
+    let before = world.clock.monotonic();
+    handle.request();
+    tokio::time::timeout(EVER, sweeping).await.unwrap().unwrap();
+    assert_eq!(world.clock.monotonic(), before, "it is in the middle of a sweep");
+    tokio::time::timeout(EVER, running.stop()).await.unwrap();
+    assert!(world.clock.monotonic() - before <= 11 * SECOND, "{:?}", world.clock.monotonic() - before);
 }
 
 /// ADR-04: the receiver stores and acknowledges; a worker handles later, once.

@@ -54,6 +54,11 @@ impl World {
         Self { clock, db, random, stamp, _directory: directory, driver }
     }
 
+    /// The writer does nothing more.
+    pub(crate) fn stall_writer(&self) {
+        self.driver.abort();
+    }
+
     pub(crate) fn message(&self, id: &str, destination: &str) -> NewMessage {
         NewMessage::json(destination, "Pay", &id).unwrap().id(MessageId::new(id).unwrap())
     }

@@ -263,6 +263,53 @@ pub async fn ibx_101_sweeping_goes_in_small_batches<F: StoreFixture>() {
     assert!(sweeps.iter().all(|purged| *purged <= 2), "{sweeps:?}");
 }
 
+/// IBX-8.2, IBX-029: who dies before it was queued has no content; if it comes later, a replay runs it.
+pub async fn ibx_8_2_ibx_029_a_dead_letter_that_gets_its_content_later_can_be_replayed<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    let (store, consumer) = (fixture.store(), &worker.queue.consumer);
+    store.already_processed(consumer, &key("a"), None).await.expect("notices");
+    store.mark_dead(consumer, &key("a"), "broken").await.expect("marks");
+    let late = keyed(&fixture, "a", "k");
+    assert_eq!(worker.put(late.clone()).await, Enqueued::Dead);
+    assert_eq!(worker.claim_ids(10).await, Vec::<String>::new(), "it is as dead as before");
+    let letter = worker.dead().await.remove(0);
+    assert_eq!(
+        (letter.id.as_str(), letter.error.as_deref(), letter.blocks_key),
+        ("a", Some("broken"), false)
+    );
+    let replayed = store.replay_work(&worker.queue, &only_id("a"), 1).await.expect("replays");
+    assert_eq!(replayed.replayed, 1);
+    let claimed = worker.only().await;
+    assert_eq!(
+        (&claimed.message.payload, &claimed.message.ordering_key),
+        (&late.payload, &late.ordering_key)
+    );
+}
+
+/// S18: also if all of them have the same date.
+pub async fn s18_messages_of_one_date_are_swept_in_small_batches<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let worker = Worker::new(&fixture, 1);
+    let (ids, consumer) = (["a", "b", "c", "d", "e"], &worker.queue.consumer);
+    finish(&worker, &fixture, &ids).await;
+    fixture.clock().advance(SECOND * 3600);
+    finish(&worker, &fixture, &["new"]).await;
+    let mut left = 5;
+    while left > 0 {
+        let mut found = 0;
+        for id in ids {
+            let known =
+                fixture.store().inbox_record(consumer, &name("shop"), &name(id)).await.expect("looks");
+            found += u64::from(known.is_some());
+        }
+        assert_eq!(found, left, "what is left is recognised");
+        let swept = sweep(&fixture, 2).await;
+        assert_eq!((swept.purged, swept.more), (left.min(2), left >= 2));
+        left -= swept.purged;
+    }
+}
+
 /// S9: what is done before it is due has a date to come; nothing else is forgotten for that.
 pub async fn s9_scheduled_work_that_ends_early_makes_nobody_forget<F: StoreFixture>() {
     let fixture = F::fresh().await;

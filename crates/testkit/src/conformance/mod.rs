@@ -43,12 +43,13 @@ macro_rules! store_conformance {
                 s19_an_undecodable_row_hides_nothing, l7_reading_passes_over_other_destinations,
                 reading_stops_at_its_limits, the_cursor_never_moves_back;
             waiting: rf_04_a_failed_message_is_due_after_its_delay, adr_05_a_scheduled_message_joins_when_due,
+                l5_s13_what_joined_its_key_by_a_wrong_clock_leaves_it_again,
                 s12_only_the_head_of_a_key_and_what_follows_it_is_due, s12_block_keeps_the_key_waiting,
                 s12_step_over_lets_the_next_one_go, s12_fail_key_takes_the_rest_along,
                 l5_order_survives_a_clock_that_steps_back, s13_no_message_is_parked_beyond_the_longest_delay,
                 l6_expired_messages_are_due_at_once, s5_sent_is_final, held_keys_are_reported,
                 s12_different_keys_do_not_wait_for_each_other, l5_scheduled_for_tomorrow_is_no_part_of_its_key,
-                a_key_follows_its_head_in_one_batch, l5_what_joins_later_comes_later,
+                s18_a_look_reads_no_more_than_it_is_asked_for, a_key_follows_its_head_in_one_batch, l5_what_joins_later_comes_later,
                 l5_what_joins_together_keeps_its_order, a_stale_lease_settles_no_waiting_row;
             replay: rf_05_dead_letters_are_listed_with_their_reason, l10_replay_keeps_id_and_place,
                 l10_replay_under_a_new_id_goes_to_the_end, l10_callbacks_are_due_until_confirmed,
@@ -118,7 +119,9 @@ macro_rules! store_conformance {
                 ibx_8_2_dead_letters_are_paged, ibx_8_2_dead_letters_are_replayed, ibx_8_2_a_replay_can_die_again,
                 ibx_8_2_only_the_deaths_that_are_meant_are_replayed_or_purged,
                 ibx_8_2_purged_is_gone_and_still_recognised,
+                ibx_8_2_ibx_029_a_dead_letter_that_gets_its_content_later_can_be_replayed,
                 ibx_098_ibx_099_ibx_100_only_old_done_messages_are_swept, ibx_101_sweeping_goes_in_small_batches,
+                s18_messages_of_one_date_are_swept_in_small_batches,
                 s9_a_scheduled_message_is_remembered_after_it_was_done,
                 s9_scheduled_work_that_ends_early_makes_nobody_forget;
             queue_handle: s3_ibx_044_effect_and_done_commit_together, ibx_051_ibx_052_a_retry_leaves_no_effect,
@@ -129,7 +132,8 @@ macro_rules! store_conformance {
                 one_bad_neighbour_spoils_no_other, rf_25_a_response_beyond_the_limit_is_a_dead_letter,
                 s1_follow_ups_commit_with_the_effect_of_queued_messages,
                 ibx_105_ibx_106_workers_at_once_have_each_effect_once;
-            queue_wire: adr_04_stored_first_and_handled_later, adr_04_rf_08_a_duplicate_is_one_in_every_state,
+            queue_wire: adr_04_stored_first_and_handled_later,
+                l4_l5_what_is_delivered_is_not_put_off_for_a_clock_that_is_behind, adr_04_rf_08_a_duplicate_is_one_in_every_state,
                 s8_another_body_of_a_queued_message_is_a_conflict, s9_queued_messages_have_a_date_as_well,
                 s9_ibx_099_what_waits_is_never_forgotten, s12_deliveries_of_a_key_keep_their_order,
                 s6_a_queued_message_dies_here, adr_04_a_delivery_wakes_the_workers;
