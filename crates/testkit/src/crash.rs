@@ -18,5 +18,12 @@ pub fn run_until(program: &Path, arguments: &[&str], point: &str, nth: u32) -> i
 /// Whether the program died as at a crash point, rather than ending by itself.
 #[must_use]
 pub fn died(status: ExitStatus) -> bool {
-    status.code().is_none()
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGKILL);
+    #[cfg(not(unix))]
+    return status.code().is_none();
 }
+
+/// What a crash point dies of, where there are signals.
+#[cfg(unix)]
+const SIGKILL: i32 = 9;
