@@ -71,29 +71,13 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Store(arguments) => {
-            show(&runtime()?.block_on(store_report(arguments))?, arguments.json);
-            Ok(())
-        }
-        Command::Queue(arguments) => {
-            show(&runtime()?.block_on(queue_report(arguments))?, arguments.json);
-            Ok(())
-        }
-        Command::Ops(arguments) => {
-            show(&runtime()?.block_on(ops_report(arguments))?, arguments.json);
-            Ok(())
-        }
-        Command::Backup(arguments) => {
-            show(&runtime()?.block_on(e2e::backup::report(arguments))?, arguments.json);
-            Ok(())
-        }
-        Command::E2e(arguments) => {
-            show(&runtime()?.block_on(e2e::report(arguments))?, arguments.json);
-            Ok(())
-        }
+        Command::Store(arguments) => show(store_report(arguments), arguments),
+        Command::Queue(arguments) => show(queue_report(arguments), arguments),
+        Command::Ops(arguments) => show(ops_report(arguments), arguments),
+        Command::Backup(arguments) => show(e2e::backup::report(arguments), arguments),
+        Command::E2e(arguments) => show(e2e::report(arguments), arguments),
         Command::Compare(other, arguments) => {
-            show(&e2e::compare::report(other, arguments)?, arguments.json);
-            Ok(())
+            show(async { e2e::compare::report(other, arguments) }, arguments)
         }
         Command::Part(part) => e2e::play(part),
         Command::Commits(path) => {
@@ -107,12 +91,22 @@ fn run(command: &Command) -> Result<()> {
     }
 }
 
-fn show(report: &Report, json: bool) {
-    if json {
+/// Measures and shows, unless somebody interrupts it: then nothing is left behind on the disk.
+fn show(measuring: impl Future<Output = Result<Report>>, arguments: &Arguments) -> Result<()> {
+    let report = runtime()?.block_on(async {
+        tokio::select! {
+            // First, so that the signal is waited for whatever the measurement does with its thread.
+            biased;
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+            report = measuring => report,
+        }
+    })?;
+    if arguments.json {
         println!("{:#}", report.json());
     } else {
         print!("{}", report.table());
     }
+    Ok(())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

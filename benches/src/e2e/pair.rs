@@ -109,14 +109,14 @@ impl Pair {
 
     /// Puts messages into the outbox while nobody sends them.
     pub(crate) fn fill(&mut self, messages: u64) -> Result<()> {
-        self.sender.ask(&format!("fill {messages}"))?;
+        self.sender.ask(&format!("fill\t{messages}"))?;
         self.enqueued += messages;
         Ok(())
     }
 
     /// Sends what is in the outbox. Returns how long it took, by the sender's clock.
     pub(crate) fn drain(&mut self) -> Result<Duration> {
-        let answer = self.sender.ask(&format!("drain {}", self.enqueued))?;
+        let answer = self.sender.ask(&format!("drain\t{}", self.enqueued))?;
         Ok(Duration::from_micros(number(&answer, "micros")?))
     }
 
@@ -145,7 +145,7 @@ impl Pair {
 
     /// As [`live`](Self::live), with how many messages there were.
     pub(crate) fn live_counted(&mut self, callers: usize, duration: Duration) -> Result<(Lived, u64)> {
-        let request = format!("live {callers} {} {}", duration.as_millis(), self.enqueued);
+        let request = format!("live\t{callers}\t{}\t{}", duration.as_millis(), self.enqueued);
         let timed = self.timed(&request)?;
         Ok((timed.lived()?, timed.messages))
     }
@@ -158,7 +158,7 @@ impl Pair {
     /// Lets callers enqueue while it is sent and the sender's file is backed up, until that is done and everything is
     /// sent.
     pub(crate) fn live_during_backup(&mut self, callers: usize) -> Result<Saved> {
-        let request = format!("backup {callers} {} {}", self.backup().display(), self.enqueued);
+        let request = format!("backup\t{callers}\t{}\t{}", self.backup().display(), self.enqueued);
         let timed = self.timed(&request)?;
         let number = |name| number(&timed.answer, name);
         let (took, bytes, wal_bytes) =
@@ -182,7 +182,7 @@ impl Pair {
 
     /// Enqueues a message every so often.
     pub(crate) fn trickle(&mut self, every: Duration, messages: u64) -> Result<Latency> {
-        let request = format!("trickle {} {messages} {}", every.as_millis(), self.enqueued);
+        let request = format!("trickle\t{}\t{messages}\t{}", every.as_millis(), self.enqueued);
         Ok(self.timed(&request)?.latency)
     }
 
@@ -190,8 +190,8 @@ impl Pair {
     fn timed(&mut self, request: &str) -> Result<Timed> {
         let (committed, handled) = (self.folder.join("committed"), self.folder.join("handled"));
         self.receiver.ask("time")?;
-        let answer = self.sender.ask(&format!("{request} {}", committed.display()))?;
-        self.receiver.ask(&format!("times {}", handled.display()))?;
+        let answer = self.sender.ask(&format!("{request}\t{}", committed.display()))?;
+        self.receiver.ask(&format!("times\t{}", handled.display()))?;
         let messages = number(&answer, "messages")?;
         self.enqueued += messages;
         self.orders += messages;

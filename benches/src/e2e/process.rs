@@ -52,7 +52,7 @@ impl Process {
         Ok((process, first))
     }
 
-    /// Tells it something and waits for its answer.
+    /// Tells it something, word by word with tabs between them, and waits for its answer.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Value> {
         let Some(input) = &mut self.input else { return Err("the process was asked to end".into()) };
         writeln!(input, "{request}").map_err(|error| format!("the {} is gone: {error}", self.name))?;
@@ -122,7 +122,8 @@ pub(crate) fn serve(first: &Value, mut answer: impl FnMut(&[&str]) -> Result<Val
     println!("{first}");
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let words: Vec<&str> = line.split_whitespace().collect();
+        // Not by spaces: some of the words are paths.
+        let words: Vec<&str> = line.split('\t').collect();
         println!("{}", answer(&words)?);
     }
     Ok(())

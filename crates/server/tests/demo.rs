@@ -55,3 +55,33 @@ fn nonsense_is_refused_with_a_usage_text() {
         assert!(!output.stderr.is_empty());
     }
 }
+
+/// A kill of the demonstration's own is part of the show; a service that dies otherwise is a failure.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_service_that_ends_by_itself_is_noticed() {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twobox"));
+    command.args(["demo", "--messages", "1000000", "--kills", "0"]);
+    let demo = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let threads = format!("/proc/{}/task", demo.id());
+    // The second is started when the first one works.
+    let service = twobox_testkit::eventually("both services run", Duration::from_secs(60), async || {
+        let children = std::fs::read_dir(&threads)
+            .ok()?
+            .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok());
+        let children = children.collect::<String>();
+        let pids: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        pids.iter().min().filter(|_| pids.len() == 2).and_then(|pid| Pid::from_raw(*pid))
+    })
+    .await;
+    kill_process(service, Signal::ABORT).unwrap();
+    let output = tokio::task::spawn_blocking(|| demo.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("ended by itself"), "{said}");
+}

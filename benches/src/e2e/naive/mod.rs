@@ -73,12 +73,12 @@ impl Naive {
 
     /// Fills the backlog up.
     pub(crate) fn fill(&mut self) -> Result<()> {
-        self.sender.ask(&format!("fill {BACKLOG}")).map(drop)
+        self.sender.ask(&format!("fill\t{BACKLOG}")).map(drop)
     }
 
     /// Sends for `duration`. Returns messages per second.
     pub(crate) fn run(&mut self, duration: Duration) -> Result<f64> {
-        let answer = self.sender.ask(&format!("run {}", duration.as_millis()))?;
+        let answer = self.sender.ask(&format!("run\t{}", duration.as_millis()))?;
         let messages = number(&answer, "messages")?;
         self.sent += messages;
         Ok(per_second(messages, Duration::from_micros(number(&answer, "micros")?)))

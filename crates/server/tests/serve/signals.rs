@@ -56,6 +56,21 @@ async fn s20_a_second_signal_and_the_end_of_the_time_end_it_at_once() {
     shop.stop().await;
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_works_although_it_cannot_say_that_it_is_ready() {
+    let program = Program::start(|_, _| DONE).await;
+    let world = World::new();
+    let billing = Node::start(&world.configure_billing(&program.url(), "127.0.0.1:0", &["1"])).await;
+    let mut shop = Node::start_unheard(&world.configure_shop(billing.listen(), &["1"]));
+    world.until_logged("shop", "cannot say that the node is ready", 1).await;
+    world.enqueue(["m".into()]);
+    program.until_seen(1).await;
+    shop.signal(Signal::TERM);
+    assert_eq!(shop.ended().await.code(), Some(0));
+    billing.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn s11_keys_are_exchanged_by_sighup_without_a_refused_message() {
     let program = Program::start(|_, _| DONE).await;

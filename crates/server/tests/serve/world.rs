@@ -130,6 +130,11 @@ impl World {
     }
 }
 
+fn spawn(command: &mut Command, config: &Path) -> Child {
+    let log = std::fs::File::options().append(true).create(true).open(config.with_extension("log")).unwrap();
+    command.arg("--config").arg(config).stderr(log).kill_on_drop(true).spawn().unwrap()
+}
+
 /// A running `twobox serve`.
 pub(crate) struct Node {
     child: Child,
@@ -155,18 +160,17 @@ impl Node {
         Self::run(command, config).await
     }
 
+    /// Starts it where nobody can hear that it is ready.
+    pub(crate) fn start_unheard(config: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_twobox"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let child = spawn(command.arg("serve").stdout(full), config);
+        Self { child, said: String::new() }
+    }
+
     /// Starts it by a command that ends in the path of its configuration.
     pub(crate) async fn run(mut command: Command, config: &Path) -> Self {
-        let log =
-            std::fs::File::options().append(true).create(true).open(config.with_extension("log")).unwrap();
-        let mut child = command
-            .arg("--config")
-            .arg(config)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let mut child = spawn(command.stdout(Stdio::piped()), config);
         let mut said = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         tokio::time::timeout(EVER, output.read_line(&mut said)).await.unwrap().unwrap();
