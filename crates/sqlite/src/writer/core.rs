@@ -89,6 +89,8 @@ pub(crate) struct Rest {
     pub(crate) unreached: VecDeque<Queued>,
     /// They have had their turn and need another one, after everybody who waits for a first one (W7).
     pub(crate) unfinished: VecDeque<Queued>,
+    /// Only what is short had a turn: the next one is everybody else's.
+    pub(crate) only_short_ran: bool,
 }
 
 impl Rest {
@@ -98,7 +100,8 @@ impl Rest {
 
     /// The jobs of the next group, with those who have come meanwhile: whoever was not reached first, whoever has had a
     /// turn last. So nobody is passed over twice, however much there is to do. Only what is short goes before all others:
-    /// leases run out while transactions of a thousand callers have their turns.
+    /// leases run out while transactions of a thousand callers have their turns. If it has filled a group by itself, as
+    /// settlements of a large backlog that fails can, the others go first once.
     pub(crate) fn with(mut self, mut new: VecDeque<Queued>) -> VecDeque<Queued> {
         if self.unreached.is_empty() {
             new.append(&mut self.unfinished);
@@ -109,9 +112,9 @@ impl Rest {
         }
         self.unreached.append(&mut new);
         self.unreached.append(&mut self.unfinished);
-        let is_short = |queued: &Queued| queued.job.class().is_short();
+        let goes_first = |queued: &Queued| queued.job.class().is_short() != self.only_short_ran;
         let (mut jobs, mut others): (VecDeque<_>, VecDeque<_>) =
-            self.unreached.into_iter().partition(is_short);
+            self.unreached.into_iter().partition(goes_first);
         jobs.append(&mut others);
         jobs
     }
@@ -167,6 +170,7 @@ impl Core {
         if lean && let Err(Failure::Spoilt(error)) = outcome {
             outcome = self.run_again(&mut jobs, &mut ran, error);
         }
+        let only_short_ran = ran.iter().all(|(queued, _)| queued.job.class().is_short());
         let unfinished = match outcome {
             Ok(()) => {
                 self.meters().group.saw(ran.len() as u64, 1);
@@ -186,7 +190,7 @@ impl Core {
             }
             Err(Failure::Spoilt(error)) => self.run_apart(ran, &error),
         };
-        Rest { unreached: jobs, unfinished }
+        Rest { unreached: jobs, unfinished, only_short_ran }
     }
 
     /// A group without savepoints failed: what ran alone is to blame for it, others run again with savepoints.

@@ -95,10 +95,13 @@ pub(crate) type Left = Option<Box<dyn Send>>;
 /// Drops what callers have left behind. A destructor that panics is nobody else's affair: no transaction is lost and no
 /// commit in doubt because of it.
 pub(crate) fn discard(left: impl IntoIterator<Item = Left>) {
-    for left in left.into_iter().flatten() {
-        if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
-            tracing::error!("a destructor panicked that a caller who no longer waits has left to the writer");
-        }
+    left.into_iter().flatten().for_each(drop_caught);
+}
+
+/// Drops something of a caller's, whatever its destructor does.
+fn drop_caught(of_caller: impl Sized) {
+    if catch_unwind(AssertUnwindSafe(|| drop(of_caller))).is_err() {
+        tracing::error!("a destructor of a caller's panicked on the writer's thread");
     }
 }
 
@@ -149,7 +152,7 @@ where
     fn committed(&mut self) {}
 
     fn rolled_back(&mut self) {
-        self.outcome = None;
+        drop_caught(self.outcome.take());
     }
 
     fn is_single(&self) -> bool {
@@ -157,11 +160,13 @@ where
     }
 
     fn failed_alone(&mut self, error: Error) -> Progress {
-        self.outcome = Some(match self.outcome.take() {
-            // The closure's own error says more than what it did to the transaction.
-            Some(Err(own)) => Err(own),
-            _ => Err(error.into()),
-        });
+        let (own, undone) = match self.outcome.take() {
+            Some(Err(own)) => (Some(own), None),
+            outcome => (None, outcome),
+        };
+        drop_caught(undone);
+        // The closure's own error says more than what it did to the transaction.
+        self.outcome = Some(Err(own.unwrap_or_else(|| error.into())));
         Progress::Finished
     }
 

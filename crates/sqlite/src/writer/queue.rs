@@ -313,9 +313,43 @@ mod tests {
         let rest = Rest { unreached, ..Rest::default() };
         let next = rest.with(jobs(&[Class::Caller, Class::Ephemeral]));
         assert_eq!(classes(&next), [Class::Ephemeral, Class::Caller, Class::Synced, Class::Caller]);
+        let rest = Rest { unreached: next, only_short_ran: true, ..Rest::default() };
+        let next = rest.with(VecDeque::new());
+        assert_eq!(
+            classes(&next),
+            [Class::Caller, Class::Synced, Class::Caller, Class::Ephemeral],
+            "for once"
+        );
+        drop(next);
+        let _taken: Vec<_> =
+            (0..4).map(|_| Arc::clone(&queue.permits).try_acquire_owned().unwrap()).collect();
         let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
         let mut has_place = |class| std::pin::pin!(queue.place(class)).poll(waker).is_ready();
         assert_eq!([Class::Caller, Class::Synced, Class::Barrier].map(&mut has_place), [false, false, true]);
+    }
+
+    /// Settlements of a backlog that fails can be as long as a group, one after the other.
+    #[tokio::test]
+    async fn w7_short_work_that_fills_a_group_has_others_go_before_it_in_the_next() {
+        let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let builder = crate::Sqlite::builder().drive(crate::Drive::Manual).group_time(Duration::ZERO);
+        let db = builder.open(folder.path().join("shop.db")).await.unwrap();
+        let mut queued: Vec<_> =
+            [("settles", Class::Lazy), ("calls", Class::Caller), ("settles too", Class::Lazy)]
+                .map(|(name, class)| {
+                    let ran = Arc::clone(&ran);
+                    let work = move |_: &mut SqliteTx<'_>| {
+                        ran.lock().unwrap().push(name);
+                        Ok::<(), Error>(())
+                    };
+                    Box::pin(db.write(class, work))
+                })
+                .into();
+        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(queued.iter_mut().all(|queued| queued.as_mut().poll(waker).is_pending()));
+        db.step();
+        assert!(queued.iter_mut().all(|queued| queued.as_mut().poll(waker).is_ready()));
+        assert_eq!(*ran.lock().unwrap(), ["settles", "calls", "settles too"]);
     }
 
     #[test]

@@ -307,3 +307,19 @@ fn w2_what_callers_have_left_behind_panics_and_nobody_else_pays_for_it() {
         ["first gone", "first lost", "first neighbour", "second gone", "second lost", "second neighbour"];
     assert_eq!(manual.words(), words, "no commit was in doubt, although somebody else has the file open");
 }
+
+/// What a transaction has returned is dropped when it has to run again.
+#[test]
+fn w2_a_result_that_panics_when_its_transaction_runs_again_costs_nobody_else_anything() {
+    let manual = Manual::new();
+    let reader = manual.place.foreign();
+    reader.query_row("SELECT count(*) FROM words", [], |_| Ok(())).unwrap();
+    let returns = manual.queue(|tx| say(tx, "returns").map(|()| Mine));
+    let fails = manual.queue(|tx| tx.execute("INSERT INTO nowhere VALUES (1)", []).map(drop));
+    let (neighbour, _) = queue_word(&manual, "neighbour".into());
+    assert!(manual.db.step());
+    std::mem::forget(now(returns).unwrap());
+    assert!(now(fails).is_err());
+    now(neighbour).unwrap();
+    assert_eq!(manual.words(), ["neighbour", "returns"]);
+}
