@@ -13,7 +13,7 @@ macro_rules! mutant {
 }
 
 macro_rules! mutants {
-    ($($name:ident = $text:literal, $says:literal;)*) => {
+    ($($name:ident = $text:literal, $rule:literal, $says:literal;)*) => {
         /// A planted bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Mutant {
@@ -30,6 +30,12 @@ macro_rules! mutants {
                 match self { $(Self::$name => $text,)* }
             }
 
+            /// The rule that it breaks, as docs/RULES.md numbers them.
+            #[must_use]
+            pub const fn rule(self) -> &'static str {
+                match self { $(Self::$name => $rule,)* }
+            }
+
             /// What goes wrong.
             #[must_use]
             pub const fn says(self) -> &'static str {
@@ -40,47 +46,54 @@ macro_rules! mutants {
 }
 
 mutants! {
-    AcknowledgeBeforeCommit = "acknowledge-before-commit", "The writer answers before it commits.";
-    AcknowledgeBeforeSync = "acknowledge-before-sync", "Commits that carry the promise are not synced.";
-    AmbiguousIsSent = "ambiguous-is-sent", "A request whose answer is lost counts as delivered.";
-    ClaimNotMade = "claim-not-made", "What is to be claimed first is handled without a claim.";
-    ConcatenatedSignature = "concatenated-signature", "Signed fields are joined without their lengths.";
-    ConflictIsDuplicate = "conflict-is-duplicate", "Another body under a known id is answered as a duplicate.";
-    CursorWithoutWaiting = "cursor-without-waiting", "The cursor moves in one transaction, its waiting rows in the next.";
-    DedupRowLast = "dedup-row-last", "The effect is committed first, its dedup row in a second transaction.";
-    FailureForgotten = "failure-forgotten", "A failure that came too late for its sender is never charged.";
-    GoOnAfterFailedSync = "go-on-after-failed-sync", "After a failed sync the connection is used as if nothing had happened.";
-    HalfBodiesStay = "half-bodies-stay", "Strangers who send half a request make no room for anybody.";
-    HandlerUnbounded = "handler-unbounded", "A handler that hangs is waited for, for ever.";
-    LaneKeptAfterReopen = "lane-kept-after-reopen", "What was read before the database was reopened is trusted after it.";
-    NewcomersFirst = "newcomers-first", "Whoever the writer did not get to waits for all who come later.";
-    NoFence = "no-fence", "Settlements apply whoever holds the lane.";
-    NotReachedIsSent = "not-reached-is-sent", "A message the receiver did not get to counts as delivered.";
-    NoWatermark = "no-watermark", "A message that may have been purged is handled again.";
-    OkToInFlight = "ok-to-in-flight", "A duplicate of a message in flight is answered as done.";
-    PauseIgnored = "pause-ignored", "Messages are sent although somebody has paused their destination.";
-    ProbeNotKept = "probe-not-kept", "After a probe the log goes first, always, and a suspect is never alone.";
-    PurgeByNewest = "purge-by-newest", "What is scheduled makes everything before it old.";
-    PurgeUnfinished = "purge-unfinished", "The sweeper removes waiting rows that are not finished.";
-    QueueCrashUncharged = "queue-crash-uncharged", "A worker that dies while handling a message costs it no attempt.";
-    QueueDoneRunsAgain = "queue-done-runs-again", "A message that is done is queued again when it comes again.";
-    QueueEffectApart = "queue-effect-apart", "A worker commits the effect first, and the end of the message in a second transaction.";
-    QueueKeyIgnored = "queue-key-ignored", "Workers claim messages behind the head of their ordering key.";
-    QueueNoFence = "queue-no-fence", "Workers settle messages whoever has claimed them since.";
-    QueueUnstored = "queue-unstored", "A message for the queue is acknowledged without being stored.";
-    RejectedIsSent = "rejected-is-sent", "A rejected message counts as delivered instead of becoming a dead letter.";
-    ReplayRunsDone = "replay-runs-done", "A replayed message runs again although it was done.";
-    RestartAfterFailedSync = "restart-after-failed-sync", "The log is started again although the copy of it has just failed.";
-    RetryOvertakesKey = "retry-overtakes-key", "Messages overtake a failed one of their ordering key.";
-    SentBeforeAnswer = "sent-before-answer", "Messages count as delivered once they are on their way.";
-    SentBeforeDurable = "sent-before-durable", "Messages are sent although their commit may not be durable.";
-    SettleOutOfOrder = "settle-out-of-order", "The cursor moves past a batch that is not answered.";
-    SourceFromHeader = "source-from-header", "The source is what the message says, not the owner of the key.";
-    SwallowedErrorCommits = "swallowed-error-commits", "A handler that swallows an SQL error commits half an effect.";
-    UnsignedAnswerCounts = "unsigned-answer-counts", "An answer acknowledges although its signature does not hold.";
-    WakeUpLost = "wake-up-lost", "The writer may go to sleep while work arrives.";
-    WatermarkFromClock = "watermark-from-clock", "How old is too old is decided by the receiver's clock.";
-    WholeBatchCharged = "whole-batch-charged", "When a request fails, all its messages are charged an attempt.";
+    AcknowledgeBeforeCommit = "acknowledge-before-commit", "S2", "The writer answers before it commits.";
+    AcknowledgeBeforeSync = "acknowledge-before-sync", "S2", "Commits that carry the promise are not synced.";
+    AmbiguousIsSent = "ambiguous-is-sent", "L3", "A request whose answer is lost counts as delivered.";
+    ClaimNotMade = "claim-not-made", "S3", "What is to be claimed first is handled without a claim.";
+    ConcatenatedSignature = "concatenated-signature", "S11", "Signed fields are joined without their lengths.";
+    ConflictIsDuplicate = "conflict-is-duplicate", "S8", "Another body under a known id is answered as a duplicate.";
+    CursorWithoutWaiting = "cursor-without-waiting", "L1", "The cursor moves in one transaction, its waiting rows in the next.";
+    DedupRowLast = "dedup-row-last", "S3", "The effect is committed first, its dedup row in a second transaction.";
+    FailureForgotten = "failure-forgotten", "S6", "A failure that came too late for its sender is never charged.";
+    FullLaneStopsReader = "full-lane-stops-reader", "S15", "Nobody's messages are read while one destination has as many as it may.";
+    GoOnAfterFailedSync = "go-on-after-failed-sync", "S14", "After a failed sync the connection is used as if nothing had happened.";
+    HalfBodiesStay = "half-bodies-stay", "S16", "Strangers who send half a request make no room for anybody.";
+    HandlerUnbounded = "handler-unbounded", "S6", "A handler that hangs is waited for, for ever.";
+    LaneKeptAfterReopen = "lane-kept-after-reopen", "L1", "What was read before the database was reopened is trusted after it.";
+    NewcomersFirst = "newcomers-first", "W7", "Whoever the writer did not get to waits for all who come later.";
+    NoFence = "no-fence", "S5", "Settlements apply whoever holds the lane.";
+    NotReachedIsSent = "not-reached-is-sent", "W7", "A message the receiver did not get to counts as delivered.";
+    NoWatermark = "no-watermark", "S9", "A message that may have been purged is handled again.";
+    OkToInFlight = "ok-to-in-flight", "S7", "A duplicate of a message in flight is answered as done.";
+    OtherFileAccepted = "other-file-accepted", "S1", "A message is enqueued in the transaction of another file.";
+    ParkedByClock = "parked-by-clock", "S13", "What a clock that has jumped puts off waits for its date.";
+    PauseIgnored = "pause-ignored", "L6", "Messages are sent although somebody has paused their destination.";
+    PayloadShown = "payload-shown", "S17", "Debug output shows payloads.";
+    PoisonHidesRest = "poison-hides-rest", "S19", "A row that cannot be decoded keeps those behind it from being read.";
+    ProbeNotKept = "probe-not-kept", "L3", "After a probe the log goes first, always, and a suspect is never alone.";
+    PurgeByNewest = "purge-by-newest", "S9", "What is scheduled makes everything before it old.";
+    PurgeUnfinished = "purge-unfinished", "S18", "The sweeper removes waiting rows that are not finished.";
+    QueueCrashUncharged = "queue-crash-uncharged", "S6", "A worker that dies while handling a message costs it no attempt.";
+    QueueDoneRunsAgain = "queue-done-runs-again", "S5", "A message that is done is queued again when it comes again.";
+    QueueEffectApart = "queue-effect-apart", "S3", "A worker commits the effect first, and the end of the message in a second transaction.";
+    QueueKeyIgnored = "queue-key-ignored", "S12", "Workers claim messages behind the head of their ordering key.";
+    QueueNoFence = "queue-no-fence", "S5", "Workers settle messages whoever has claimed them since.";
+    QueueUnstored = "queue-unstored", "S2", "A message for the queue is acknowledged without being stored.";
+    RejectedIsSent = "rejected-is-sent", "L10", "A rejected message counts as delivered instead of becoming a dead letter.";
+    ReplayRunsDone = "replay-runs-done", "S5", "A replayed message runs again although it was done.";
+    RestartAfterFailedSync = "restart-after-failed-sync", "S14", "The log is started again although the copy of it has just failed.";
+    RetryOvertakesKey = "retry-overtakes-key", "S12", "Messages overtake a failed one of their ordering key.";
+    SentBeforeAnswer = "sent-before-answer", "L1", "Messages count as delivered once they are on their way.";
+    SentBeforeDurable = "sent-before-durable", "W6", "Messages are sent although their commit may not be durable.";
+    SettleOutOfOrder = "settle-out-of-order", "L1", "The cursor moves past a batch that is not answered.";
+    SourceFromHeader = "source-from-header", "S11", "The source is what the message says, not the owner of the key.";
+    StopUnbounded = "stop-unbounded", "S20", "Whoever stops a relay waits until every request is answered.";
+    SwallowedErrorCommits = "swallowed-error-commits", "S4", "A handler that swallows an SQL error commits half an effect.";
+    UnsignedAnswerCounts = "unsigned-answer-counts", "S11", "An answer acknowledges although its signature does not hold.";
+    WakeUpLost = "wake-up-lost", "W1", "The writer may go to sleep while work arrives.";
+    WatermarkFromClock = "watermark-from-clock", "S9", "How old is too old is decided by the receiver's clock.";
+    WholeBatchCharged = "whole-batch-charged", "L3", "When a request fails, all its messages are charged an attempt.";
+    WindowUnchecked = "window-unchecked", "S10", "Messages may be forgotten while their senders still try.";
 }
 
 /// The environment variable that names the armed mutant.
@@ -134,5 +147,32 @@ mod armed {
             assert!(mutant.is_some(), "{VARIABLE} names no mutant: {name}");
             *ARMED.write().unwrap_or_else(std::sync::PoisonError::into_inner) = mutant;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The rules that have a row in the documentation.
+    fn rules() -> BTreeSet<&'static str> {
+        let rows = include_str!("../../../docs/RULES.md").lines().filter_map(|line| line.strip_prefix("| "));
+        let is_rule = |name: &&str| {
+            name.strip_prefix(['S', 'L', 'W']).is_some_and(|number| number.parse::<u8>().is_ok())
+        };
+        rows.filter_map(|row| row.split(" |").next()).filter(is_rule).collect()
+    }
+
+    /// A rule that no planted bug breaks is not proved.
+    #[test]
+    fn every_safety_rule_has_a_mutant_and_every_mutant_a_rule() {
+        let (rules, broken) =
+            (rules(), Mutant::ALL.iter().map(|mutant| mutant.rule()).collect::<BTreeSet<_>>());
+        assert_eq!(broken.difference(&rules).count(), 0, "{broken:?}");
+        let unproved = rules.difference(&broken).filter(|rule| rule.starts_with('S')).collect::<Vec<_>>();
+        assert_eq!(rules.iter().filter(|rule| rule.starts_with('S')).count(), 20);
+        assert_eq!(unproved, Vec::<&&str>::new());
     }
 }

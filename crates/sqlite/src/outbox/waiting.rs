@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use twobox_core::config::CLOCK_SKEW_MAX;
 use twobox_core::lifecycle::{Standing, State};
 use twobox_core::ports::{Due, LaneLease, Look, Settled, WaitingMessage, WaitingOutcome, WaitingStore};
-use twobox_core::{Message, OrderingKey, Result, Timestamp, crash_point};
+use twobox_core::{Message, OrderingKey, Result, Timestamp, crash_point, mutant};
 
 use super::keys::{TouchedKeys, refresh};
 use super::log::{Columns, count_deaths, next_joined, record_attempt, waiting_key};
@@ -210,6 +210,14 @@ struct DueQuery {
 
 type Found = WaitingMessage<i64>;
 
+/// A message that is due, be it the first of its key or one without.
+struct Head {
+    waiting: Found,
+    joined: Option<i64>,
+    /// Whether its receiver has said anything about it that was kept.
+    was_answered: bool,
+}
+
 /// A message that has joined its key too early.
 struct Early {
     seq: i64,
@@ -234,27 +242,28 @@ impl Room {
 
 impl DueQuery {
     fn run(&self, connection: &Connection, sql: &Sql) -> rusqlite::Result<(Due<i64>, Vec<Early>)> {
-        let mut found: Vec<(Found, Option<i64>)> = Vec::new();
+        let mut found: Vec<Head> = Vec::new();
         let (now, mut room) = (self.now.as_micros(), Room { bytes: self.look.bytes_max });
         self.collect(connection, &sql.due_expired, now, &mut room, &mut found)?;
         if !self.look.expired_only {
             self.collect(connection, &sql.due, now, &mut room, &mut found)?;
             let too_far = self.now.plus(self.look.delay_max).as_micros();
+            let too_far = if mutant!(ParkedByClock) { i64::MAX } else { too_far };
             self.collect(connection, &sql.due_too_far, too_far, &mut room, &mut found)?;
         }
         let mut messages = Vec::with_capacity(found.len());
         let (mut seen, mut early) = (HashSet::new(), Vec::new());
-        for (head, joined) in found {
-            if !seen.insert(head.position) {
+        for head in found {
+            let (position, joined) = (head.waiting.position, head.joined);
+            if !seen.insert(position) {
                 continue;
             }
             if self.is_early(&head) {
-                early.push(Early { seq: head.position, key: key_of(&head) });
+                early.push(Early { seq: position, key: key_of(&head.waiting) });
                 continue;
             }
-            let key = (!head.expired).then(|| key_of(&head)).flatten();
-            let position = head.position;
-            messages.push(head);
+            let key = (!head.waiting.expired).then(|| key_of(&head.waiting)).flatten();
+            messages.push(head.waiting);
             if let (Some(key), Some(joined), false) = (key, joined, self.look.expired_only) {
                 let head = (&key, joined, position);
                 self.followers(connection, sql, head, &mut seen, &mut room, &mut messages)?;
@@ -266,11 +275,13 @@ impl DueQuery {
         Ok((Due { messages, next }, early))
     }
 
-    /// Whether a message is scheduled for later than any receiver believes. One that was tried was due, and is not put off
-    /// for a clock that has been set back since.
-    fn is_early(&self, waiting: &Found) -> bool {
+    /// Whether a message is scheduled for later than any receiver believes, and its receiver has said so. That is the one
+    /// answer that leaves a trace and charges nothing. The clock here alone decides nothing: it may have been set back since
+    /// the message was due, and others of its key must not overtake it for that.
+    fn is_early(&self, Head { waiting, was_answered, .. }: &Head) -> bool {
         let is_scheduled = |message: &Message| message.available > message.created;
         !waiting.expired
+            && *was_answered
             && waiting.standing.attempts == 0
             && waiting.message.as_ref().is_ok_and(|message| {
                 is_scheduled(message) && message.available > self.now.plus(CLOCK_SKEW_MAX)
@@ -283,7 +294,7 @@ impl DueQuery {
         sql: &str,
         bound: i64,
         room: &mut Room,
-        found: &mut Vec<(Found, Option<i64>)>,
+        found: &mut Vec<Head>,
     ) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(params![self.lane, bound, self.places(found.len())])?;
@@ -292,7 +303,7 @@ impl DueQuery {
         {
             let waiting = self.waiting(row)?;
             room.take(&waiting);
-            found.push((waiting, row.get(16)?));
+            found.push(Head { waiting, joined: row.get(16)?, was_answered: row.get(17)? });
         }
         Ok(())
     }

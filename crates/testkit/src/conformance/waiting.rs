@@ -124,6 +124,7 @@ pub async fn l5_s13_what_joined_its_key_by_a_wrong_clock_leaves_it_again<F: Stor
     fixture.clock().step_forward(month + DELAY);
     assert_eq!(due(&fixture, &lease).await, ["later"]);
     fixture.clock().step_back(month + DELAY);
+    assert_eq!(due(&fixture, &lease).await, ["later"], "which clock was wrong is for its receiver to say");
     let put_off = outcome(State::Open, 0, Next::After(DELAY), Some("too early"));
     settle(&fixture, &lease, &positions[0], put_off).await;
     let held = async || fixture.store().held_keys(&lease, vec![name("k")]).await.expect("looks").len();
