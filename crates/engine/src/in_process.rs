@@ -12,7 +12,7 @@ use twobox_core::ports::{Answer, DeliveryError, Inboxes, Link, Receive, Transpor
 #[derive(Clone)]
 pub struct InProcess {
     receiver: Arc<dyn Receive>,
-    budget: Duration,
+    budget: Option<Duration>,
     inboxes: Inboxes,
 }
 
@@ -20,14 +20,14 @@ impl InProcess {
     /// A transport to `receiver`.
     #[must_use]
     pub fn to(receiver: impl Receive) -> Self {
-        Self { receiver: Arc::new(receiver), budget: Duration::from_secs(5), inboxes: Inboxes::default() }
+        Self { receiver: Arc::new(receiver), budget: None, inboxes: Inboxes::default() }
     }
 
     /// How long the receiver may work on a request before it answers what it has, if that is less than half of the
-    /// relay's request time-out. Default 5 s: half of that one's default.
+    /// relay's request time-out. Default: half of that.
     #[must_use]
     pub fn budget(mut self, budget: Duration) -> Self {
-        self.budget = budget;
+        self.budget = Some(budget);
         self
     }
 }
@@ -39,10 +39,11 @@ impl Transport for InProcess {
         batch: Vec<Arc<Message>>,
         timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
+        // Half of it, as over a network: the answer has to be there in time.
+        let budget = self.budget.unwrap_or(Duration::MAX).min(timeout / 2);
         let (met, answers) = (
             self.receiver.meet((!batch.is_empty()).then_some(&**link)),
-            // Half of it, as over a network: the answer has to be there in time.
-            self.receiver.receive(batch, self.budget.min(timeout / 2)),
+            self.receiver.receive(batch, budget),
         );
         let (link, inboxes) = (Arc::clone(link), self.inboxes.clone());
         Box::pin(async move {

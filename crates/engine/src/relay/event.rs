@@ -191,10 +191,10 @@ impl<S: OutboxStore> Run<S> {
         self.advance_idle();
     }
 
-    /// Whether the wall clock has gone ahead meanwhile by much more than time has passed.
+    /// Whether the wall clock has gone far ahead meanwhile: because it was set, or because the store stood still, in which
+    /// case nobody else could register either.
     fn has_jumped(&self, asked: Asked) -> bool {
-        let passed = self.relay.timer.monotonic().saturating_sub(asked.monotonic);
-        self.taken.since(asked.wall) > passed.saturating_add(self.relay.options.timing.lease / 2)
+        self.taken.since(asked.wall) > self.relay.options.timing.lease / 2
     }
 
     fn looked(&mut self, of: Of, result: Result<Due<S::Position>, Error>) {

@@ -7,7 +7,7 @@ use tracing::Instrument;
 use twobox_core::ports::{
     Answer, DeliveryError, LaneId, Link, Look, Outage, OutboxStore, Settlement, TakeLanes, Transport,
 };
-use twobox_core::{Error, Message, Source, crash_point, mutant, one_line, panics};
+use twobox_core::{BoxError, Error, Message, Source, crash_point, mutant, one_line, panics};
 
 use super::batch::{Batch, State};
 use super::event::{Asked, Delivered, Event, Of};
@@ -395,16 +395,16 @@ async fn announce<S: OutboxStore>(
         let mut calling = AbortOnDrop(spawn(panics::handling(async move { callback(letter).await })));
         let called = tokio::select! {
             biased;
-            called = &mut calling.0 => called,
-            () = timer.sleep(CALLBACK_TIMEOUT) => Ok(Err(format!("it took longer than {CALLBACK_TIMEOUT:?}").into())),
+            called = &mut calling.0 => called.ok(),
+            () = timer.sleep(CALLBACK_TIMEOUT) => Some(calling.end().await),
         };
         match called {
-            Ok(Ok(())) => told.push(death),
-            Ok(Err(error)) => {
+            Some(Ok(())) => told.push(death),
+            Some(Err(error)) => {
                 let error = one_line(&*error);
                 tracing::warn!(message_id, error, "the dead-letter callback failed; it is called again");
             }
-            Err(_) => tracing::error!(message_id, "the dead-letter callback panicked; it is called again"),
+            None => tracing::error!(message_id, "the dead-letter callback panicked; it is called again"),
         }
     }
     if !told.is_empty() {
@@ -417,6 +417,16 @@ async fn announce<S: OutboxStore>(
 
 /// A task that ends when nobody waits for it any more.
 struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl AbortOnDrop<Result<(), BoxError>> {
+    /// Ends a callback where it waits, and waits for that: those that block their threads would take one after the other.
+    /// What it has said by then counts.
+    async fn end(&mut self) -> Result<(), BoxError> {
+        self.0.abort();
+        let in_time = (&mut self.0).await.ok();
+        in_time.unwrap_or_else(|| Err(format!("it took longer than {CALLBACK_TIMEOUT:?}").into()))
+    }
+}
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

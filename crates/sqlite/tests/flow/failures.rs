@@ -226,6 +226,30 @@ async fn s13_l6_a_clock_that_jumps_ahead_while_lanes_are_taken_gives_no_destinat
     clock_jumps_ahead(Duration::from_secs(100)).await;
 }
 
+/// Nobody could register meanwhile, as when somebody else's transaction holds the file.
+#[tokio::test(start_paused = true)]
+async fn l6_a_store_that_stood_still_while_lanes_were_taken_gives_no_destination_up() {
+    let world = World::new().await;
+    let options = || RelayOptions { route_grace: Duration::from_secs(60), ..RelayOptions::default() };
+    let refused = ScriptedTransport::new(|_, _| Err(DeliveryError::unreachable("connection refused")));
+    world.enqueue(vec![world.message("m", "crm")]).await;
+    let routes = world.relay(&[("crm", Arc::new(refused))], options());
+    let routes_not = world.relay(&[("billing", Arc::new(ScriptedTransport::sink()))], options());
+    world.pass(Duration::from_secs(102)).await;
+    routes.kill();
+    world.stall_writer();
+    world.pass(Duration::from_secs(120)).await;
+    let db = world.db.clone();
+    let driving = tokio::spawn(async move { db.drive().await });
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.status("m").await, Some(("Pending".into(), 0)));
+    let routes = world.relay(&[("crm", Arc::new(ScriptedTransport::sink()))], options());
+    world.until("m", "Sent").await;
+    routes_not.stop().await;
+    routes.stop().await;
+    driving.abort();
+}
+
 /// One of the processes does not route the destination; it takes its lanes every five seconds.
 async fn clock_jumps_ahead(after: Duration) {
     let world = World::new().await;
