@@ -30,7 +30,8 @@ const TURNS: usize = 10;
 /// Messages to each of the others: more than a lane keeps in memory.
 const BACKLOG: usize = 4_000;
 
-/// A receiver that thinks about every request for two seconds, and counts those it thinks about.
+/// A receiver that thinks about every request for five seconds, half of what its sender waits, and counts those it thinks
+/// about.
 struct Slow(watch::Sender<usize>);
 
 impl Receive for Slow {
@@ -38,7 +39,7 @@ impl Receive for Slow {
         let thinking = self.0.clone();
         Box::pin(async move {
             thinking.send_modify(|requests| *requests += 1);
-            let thought = tokio::time::timeout(Duration::from_secs(2), std::future::pending::<()>());
+            let thought = tokio::time::timeout(Duration::from_secs(5), std::future::pending::<()>());
             assert!(thought.await.is_err());
             thinking.send_modify(|requests| *requests -= 1);
             Ok(vec![Answer::Done(None); messages.len()])
@@ -46,9 +47,10 @@ impl Receive for Slow {
     }
 }
 
-/// A transport that lets nothing through before it is opened.
+/// A transport that lets nothing through before it is opened, and counts who waits for that.
 struct Gate {
     http: Arc<Http>,
+    waiting: watch::Sender<usize>,
     open: watch::Receiver<bool>,
 }
 
@@ -60,6 +62,7 @@ impl Transport for Gate {
         timeout: Duration,
     ) -> BoxFuture<'static, Result<Vec<Answer>, DeliveryError>> {
         let (http, mut open, link) = (Arc::clone(&self.http), self.open.clone(), Arc::clone(link));
+        self.waiting.send_modify(|requests| *requests += 1);
         Box::pin(async move {
             open.wait_for(|open| *open).await.unwrap();
             http.deliver(&link, batch, timeout).await
@@ -90,9 +93,7 @@ impl Others {
     /// Waits until one is given up and the other has as many requests as it may.
     async fn until_in_the_way(&mut self, shop: &Shop) {
         shop.until_held("dead").await;
-        let in_flight_max = RelayOptions::default().in_flight_max;
-        let all = self.thinking.wait_for(|requests| *requests == in_flight_max);
-        tokio::time::timeout(EVER, all).await.expect("the slow one has its requests").unwrap();
+        until_busy(&mut self.thinking).await;
     }
 
     async fn stop(self, shop: &Shop) {
@@ -102,6 +103,12 @@ impl Others {
         }
         self.slow.stop().await;
     }
+}
+
+/// Waits until there are as many requests as one destination may have.
+async fn until_busy(requests: &mut watch::Receiver<usize>) {
+    let all = requests.wait_for(|requests| *requests >= RelayOptions::default().in_flight_max);
+    tokio::time::timeout(EVER, all).await.expect("all requests that may be are sent").unwrap();
 }
 
 fn http(url: &str) -> Arc<Http> {
@@ -118,9 +125,9 @@ async fn drained_in(mut others: Option<Others>) -> Duration {
     })
     .await;
     let store = Store::new().await;
-    let (opening, open) = watch::channel(false);
-    let mut transports: Vec<(&str, Arc<dyn Transport>)> =
-        vec![("billing", Arc::new(Gate { http: http(&billing.url()), open }))];
+    let ((opening, open), (waiting, mut waits)) = (watch::channel(false), watch::channel(0));
+    let gate = Gate { http: http(&billing.url()), waiting, open };
+    let mut transports: Vec<(&str, Arc<dyn Transport>)> = vec![("billing", Arc::new(gate))];
     transports.extend(others.iter().flat_map(|others| others.transports()));
     for turn in 0..TURNS {
         for (name, _) in &transports {
@@ -132,6 +139,7 @@ async fn drained_in(mut others: Option<Others>) -> Duration {
     if let Some(others) = &mut others {
         others.until_in_the_way(&shop).await;
     }
+    until_busy(&mut waits).await;
     let begun = Instant::now();
     opening.send_replace(true);
     let all = handles.wait_for(|count| *count >= SLICE);
