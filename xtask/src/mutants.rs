@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 20] = [
+const SUITE: [(&str, &str, &str, &str); 27] = [
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",
@@ -25,6 +25,12 @@ const SUITE: [(&str, &str, &str, &str); 20] = [
         "twobox-sqlite",
         "flow",
         "s6_l3_a_message_whose_handler_hangs_dies_of_its_attempts_and_not_of_its_age",
+    ),
+    (
+        "full-lane-stops-reader",
+        "twobox-sqlite",
+        "flow",
+        "s15_a_dead_and_a_slow_destination_delay_nobody_else",
     ),
     (
         "half-bodies-stay",
@@ -40,7 +46,11 @@ const SUITE: [(&str, &str, &str, &str); 20] = [
     ),
     ("newcomers-first", "twobox-sqlite", "writer", "w7_nobody_is_passed_over_by_those_who_come_later"),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
+    ("other-file-accepted", "twobox-sqlite", "writer", "s1_rf_17_a_connection_to_another_file_is_refused"),
+    ("parked-by-clock", "twobox-sqlite", "conformance", "s13_no_message_is_parked_beyond_the_longest_delay"),
     ("pause-ignored", "twobox-sqlite", "flow", "rf_22_a_paused_destination_gets_nothing_until_it_is_resumed"),
+    ("payload-shown", "twobox-core", LIB, "s17_debug_shows_no_payload"),
+    ("poison-hides-rest", "twobox-sqlite", "conformance", "s19_an_undecodable_row_hides_nothing"),
     (
         "probe-not-kept",
         "twobox-sqlite",
@@ -70,9 +80,11 @@ const SUITE: [(&str, &str, &str, &str); 20] = [
         LIB,
         "s14_the_log_is_not_started_again_over_a_sync_that_has_just_failed",
     ),
+    ("stop-unbounded", "twobox-sqlite", "flow", "s20_stopping_does_not_wait_for_ever"),
     ("swallowed-error-commits", "twobox-sqlite", "conformance", "s4_a_swallowed_sql_error_commits_nothing"),
     ("watermark-from-clock", "twobox-sqlite", "conformance", "s9_what_was_forgotten_is_refused_as_too_old"),
     ("whole-batch-charged", "twobox-sqlite", "flow", "l3_a_nights_outage_charges_nobody_and_kills_nothing"),
+    ("window-unchecked", "twobox-core", LIB, "rf_13_s10_window_must_exceed_the_senders_retries"),
 ];
 
 /// Stands for the tests inside a package.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     ContentType, CorrelationId, Destination, Endpoint, Error, MessageId, OrderingKey, Result, Source,
-    Timestamp,
+    Timestamp, mutant,
 };
 
 /// The largest payload accepted unless configured otherwise: 1 MiB. Larger things belong in a store of their
@@ -150,6 +150,9 @@ impl std::hash::Hash for Payload {
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if mutant!(PayloadShown) {
+            return write!(f, "{}", String::from_utf8_lossy(&self.bytes));
+        }
         write!(f, "[{} bytes]", self.bytes.len())
     }
 }

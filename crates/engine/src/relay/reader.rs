@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use twobox_core::mutant;
 use twobox_core::ports::{LaneId, LogChunk, ReadLog};
 
 use super::lane::Lane;
@@ -62,7 +63,8 @@ impl<P: Clone + Ord> Reader<P> {
 
     /// Whether somebody who keeps up wants to read on.
     pub(super) fn wants_tail(&self, lanes: &BTreeMap<LaneId, Lane<P>>, options: &RelayOptions) -> bool {
-        self.grown && lanes.values().any(|lane| lane.live && lane.has_room(options))
+        let waits = mutant!(FullLaneStopsReader) && lanes.values().any(|lane| !lane.has_room(options));
+        self.grown && !waits && lanes.values().any(|lane| lane.live && lane.has_room(options))
     }
 
     /// The next read, if one is wanted and nobody is reading.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twobox_core::ports::{LaneId, LaneLease, OutboxStore};
-use twobox_core::{Error, Timestamp, crash_point, one_line};
+use twobox_core::{Error, Timestamp, crash_point, mutant, one_line};
 
 use super::Relay;
 use super::event::{Event, Of};
@@ -143,7 +143,7 @@ impl<S: OutboxStore> Run<S> {
             tokio::select! {
                 biased;
                 () = self.event() => {}
-                () = &mut deadline => break,
+                () = &mut deadline, if !mutant!(StopUnbounded) => break,
             }
         }
         crash_point!("relay.before-release");

@@ -29,11 +29,16 @@ impl Harness {
             Mutant::ClaimNotMade
             | Mutant::ConflictIsDuplicate
             | Mutant::FailureForgotten
+            | Mutant::FullLaneStopsReader
             | Mutant::HalfBodiesStay
             | Mutant::LaneKeptAfterReopen
             | Mutant::NewcomersFirst
             | Mutant::NoFence
+            | Mutant::OtherFileAccepted
+            | Mutant::ParkedByClock
             | Mutant::PauseIgnored
+            | Mutant::PayloadShown
+            | Mutant::PoisonHidesRest
             | Mutant::ProbeNotKept
             | Mutant::PurgeByNewest
             | Mutant::QueueCrashUncharged
@@ -43,9 +48,11 @@ impl Harness {
             | Mutant::QueueNoFence
             | Mutant::QueueUnstored
             | Mutant::RestartAfterFailedSync
+            | Mutant::StopUnbounded
             | Mutant::SwallowedErrorCommits
             | Mutant::WatermarkFromClock
-            | Mutant::WholeBatchCharged => Self::Suite,
+            | Mutant::WholeBatchCharged
+            | Mutant::WindowUnchecked => Self::Suite,
             _ => Self::World,
         }
     }
@@ -146,6 +153,7 @@ fn hunt(mutant: Mutant) -> Result<Value, BoxError> {
     }
     arm(None);
     Ok(json!({
-        "name": mutant.name(), "says": mutant.says(), "harness": harness.name(), "seeds": seeds, "found": found,
+        "name": mutant.name(), "rule": mutant.rule(), "says": mutant.says(), "harness": harness.name(), "seeds": seeds,
+        "found": found,
     }))
 }

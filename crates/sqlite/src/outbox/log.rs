@@ -144,6 +144,9 @@ fn read_chunk(
             continue;
         };
         let message = decoder.message(row, 0);
+        if message.is_err() && mutant!(PoisonHidesRest) {
+            break;
+        }
         bytes += message.as_ref().map_or(0, |message| message.payload.len());
         chunk.entries.push(LogEntry { lane, position: chunk.scanned, message });
         if bytes >= read.bytes_max {

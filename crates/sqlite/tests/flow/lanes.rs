@@ -97,24 +97,26 @@ async fn l1_outcomes_are_settled_in_log_order() {
 
 #[tokio::test(start_paused = true)]
 async fn s15_a_dead_and_a_slow_destination_delay_nobody_else() {
+    const MANY: usize = 4_000;
     let world = World::new().await;
     let dead = ScriptedTransport::new(|_, _| Err(DeliveryError::unreachable("connection refused")));
     let slow = slow(&world, Duration::from_secs(5));
     let fast = ScriptedTransport::sink();
-    for round in 0..2_000 {
-        let messages = ["dead", "slow", "fast"].map(|to| world.message(&format!("{to}{round}"), to));
-        world.enqueue(messages.into()).await;
+    // More than a lane has in memory and in requests.
+    for rounds in (0..MANY).collect::<Vec<_>>().chunks(100) {
+        let each = |round| ["dead", "slow", "fast"].map(|to| world.message(&format!("{to}{round}"), to));
+        world.enqueue(rounds.iter().flat_map(each).collect()).await;
     }
     let before = tokio::time::Instant::now();
     let relay = world.relay(
         &[("dead", Arc::new(dead)), ("slow", Arc::new(slow.clone())), ("fast", Arc::new(fast.clone()))],
         RelayOptions::default(),
     );
-    world.until("fast1999", "Sent").await;
+    world.until(&format!("fast{}", MANY - 1), "Sent").await;
     assert!(before.elapsed() < Duration::from_secs(5), "fast took {:?}", before.elapsed());
-    assert_eq!(fast.sent(), series("fast", 0..2_000));
-    world.until("slow1999", "Sent").await;
-    assert_eq!(slow.sent(), series("slow", 0..2_000), "a lane that fell behind catches up and skips nothing");
+    assert_eq!(fast.sent(), series("fast", 0..MANY));
+    world.until(&format!("slow{}", MANY - 1), "Sent").await;
+    assert_eq!(slow.sent(), series("slow", 0..MANY), "a lane that fell behind catches up and skips nothing");
     assert_eq!(world.status("dead0").await, Some(("Pending".into(), 0)));
     relay.stop().await;
 }
