@@ -128,7 +128,7 @@ async fn drained_in(mut others: Option<Others>) -> Duration {
     let ((opening, open), (waiting, mut waits)) = (watch::channel(false), watch::channel(0));
     let gate = Gate { http: http(&billing.url()), waiting, open };
     let mut transports: Vec<(&str, Arc<dyn Transport>)> = vec![("billing", Arc::new(gate))];
-    transports.extend(others.iter().flat_map(|others| others.transports()));
+    transports.extend(others.iter().flat_map(Others::transports));
     for turn in 0..TURNS {
         for (name, _) in &transports {
             let messages = if *name == "billing" { SLICE } else { BACKLOG };
