@@ -117,8 +117,8 @@ impl SqliteBuilder {
         busy_timeout: Duration;
         /// Threads that read. Default 2: one for the relay, one for people.
         readers: usize;
-        /// Most transactions that may queue for the writer; further callers wait. Default 4096. What relays, workers
-        /// and the sweeper write has as many places of its own.
+        /// Most transactions that may queue for the writer; further callers wait. Default 4096. Leases, settlements
+        /// and barriers of relays, workers and the sweeper have as many places of their own.
         queue_max: usize;
         /// Time after which a group of transactions commits although more are queued. Default 20 ms: longer
         /// makes everyone wait, shorter wastes syncs (W7).
