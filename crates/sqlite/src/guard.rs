@@ -19,6 +19,8 @@ crate::sync::thread_local! {
 pub(crate) struct Guard {
     user_code: Arc<AtomicBool>,
     commit_allowed: Arc<AtomicBool>,
+    begin: String,
+    commit: String,
     savepoint: String,
     release: String,
     undo: String,
@@ -45,6 +47,8 @@ impl Guard {
         Ok(Self {
             user_code,
             commit_allowed,
+            begin: format!("BEGIN IMMEDIATE /* {name} */"),
+            commit: format!("COMMIT /* {name} */"),
             savepoint: format!("SAVEPOINT {name}"),
             release: format!("RELEASE {name}"),
             undo: format!("ROLLBACK TO {name}"),
@@ -57,13 +61,13 @@ impl Guard {
     }
 
     pub(crate) fn begin(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.execute_batch("BEGIN IMMEDIATE")
+        self.control(connection, &self.begin)
     }
 
     /// Commits: the one commit that the hook lets through.
     pub(crate) fn commit(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.commit_allowed.store(true, Ordering::Relaxed);
-        let result = connection.execute_batch("COMMIT");
+        let result = self.control(connection, &self.commit);
         self.commit_allowed.store(false, Ordering::Relaxed);
         result
     }
