@@ -80,6 +80,8 @@ struct Inner<S: InboxStore> {
     consumer: Consumer,
     routes: HashMap<Endpoint, Route<S::Handler>>,
     default_route: Option<Route<S::Handler>>,
+    /// Whether any of them has a first half: nobody has to ask about every message where none has.
+    first_halves: bool,
     in_flight: InFlight,
     unheard: Unheard,
     acquaintances: Acquaintances,
@@ -92,6 +94,10 @@ struct Inner<S: InboxStore> {
 impl<S: InboxStore> Inner<S> {
     fn route(&self, endpoint: &Endpoint) -> Option<&Route<S::Handler>> {
         self.routes.get(endpoint).or(self.default_route.as_ref())
+    }
+
+    fn has_first_half(&self, message: &Message) -> bool {
+        self.first_halves && self.route(&message.endpoint).is_some_and(Route::has_first_half)
     }
 }
 
@@ -108,6 +114,7 @@ impl<S: InboxStore> Receiver<S> {
             consumer,
             routes: HashMap::new(),
             default_route: None,
+            first_halves: false,
             in_flight: InFlight::default(),
             unheard: Unheard::default(),
             acquaintances: Acquaintances::default(),
@@ -256,12 +263,14 @@ impl<S: InboxStore> ReceiverBuilder<S> {
                 format!("endpoint {endpoint} has two handlers: keep one"),
             ));
         }
+        self.0.first_halves |= route.has_first_half();
         self.0.routes.insert(endpoint, route);
         Ok(self)
     }
 
     /// Handles all other endpoints. Default: they are unknown.
     pub fn default_route(mut self, route: Route<S::Handler>) -> Self {
+        self.0.first_halves |= route.has_first_half();
         self.0.default_route = Some(route);
         self
     }

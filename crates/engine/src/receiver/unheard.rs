@@ -9,13 +9,14 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use twobox_core::ports::Answer;
-use twobox_core::{Message, mutant};
+use twobox_core::{Message, MessageId, Source, mutant};
 
-use super::in_flight::{Key, key};
 use crate::sync::Mutex;
 
 /// Failures that are remembered. What is forgotten for want of room costs its message no attempt.
 const UNHEARD_MAX: usize = 256;
+
+type Key = (Source, MessageId);
 
 /// The failures nobody has heard of, oldest first.
 #[derive(Debug, Default)]
@@ -51,6 +52,10 @@ impl Unheard {
         self.any.store(!answers.is_empty(), Ordering::Release);
         taken.map(|(_, answer)| answer)
     }
+}
+
+fn key(message: &Message) -> Key {
+    (message.source.clone(), message.id.clone())
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

@@ -44,7 +44,7 @@ impl Wave {
                 continue;
             }
             let key = message.ordering_key.clone().map(|key| (message.source.clone(), key));
-            let is_prepared = inner.route(&message.endpoint).is_some_and(Route::has_first_half);
+            let is_prepared = inner.has_first_half(message);
             let waits = key
                 .as_ref()
                 .is_some_and(|key| postponed.contains(key) || (is_prepared && prepared.contains(key)));
@@ -88,7 +88,7 @@ impl Wave {
         let mut unreached = KeyGate::default();
         let delivery = |&at: &usize| {
             let message = Arc::clone(&messages[at]);
-            let is_prepared = inner.route(&message.endpoint).is_some_and(Route::has_first_half);
+            let is_prepared = inner.has_first_half(&message);
             if unreached.holds(&message) || (is_prepared && !prepared.contains_key(&at)) {
                 unreached.note(&message, &Answer::NotReached);
                 return None;
@@ -119,8 +119,7 @@ async fn prepare<S: InboxStore>(
 ) -> Halves<S::Handler> {
     let mut halves = Halves::new();
     let mut running = JoinSet::new();
-    let has_first_half = |&at: &usize| inner.route(&messages[at].endpoint).is_some_and(Route::has_first_half);
-    let mut waiting = now.iter().copied().filter(has_first_half);
+    let mut waiting = now.iter().copied().filter(|&at| inner.has_first_half(&messages[at]));
     loop {
         while running.len() < inner.prepare_max
             && inner.timer.monotonic() < until
