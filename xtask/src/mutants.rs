@@ -12,7 +12,13 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 27] = [
+const SUITE: [(&str, &str, &str, &str); 28] = [
+    (
+        "claimed-ahead-kept",
+        "twobox-sqlite",
+        "writer",
+        "s3_rows_of_messages_whose_turn_did_not_come_are_taken_back",
+    ),
     ("claim-not-made", "twobox", "modes", "ceb_1_of_many_deliveries_one_runs"),
     (
         "conflict-is-duplicate",

@@ -49,6 +49,7 @@ mutants! {
     AcknowledgeBeforeCommit = "acknowledge-before-commit", "S2", "The writer answers before it commits.";
     AcknowledgeBeforeSync = "acknowledge-before-sync", "S2", "Commits that carry the promise are not synced.";
     AmbiguousIsSent = "ambiguous-is-sent", "L3", "A request whose answer is lost counts as delivered.";
+    ClaimedAheadKept = "claimed-ahead-kept", "S3", "Rows that were written ahead stay, although their handlers did not run.";
     ClaimNotMade = "claim-not-made", "S3", "What is to be claimed first is handled without a claim.";
     ConcatenatedSignature = "concatenated-signature", "S11", "Signed fields are joined without their lengths.";
     ConflictIsDuplicate = "conflict-is-duplicate", "S8", "Another body under a known id is answered as a duplicate.";

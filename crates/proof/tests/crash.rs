@@ -62,6 +62,7 @@ crash_points! {
     http_before_answer: "http.before-answer", Often;
     inbox_before_commit: "inbox.before-commit", Often;
     inbox_claimed: "inbox.claimed", Often;
+    inbox_claimed_ahead: "inbox.claimed-ahead", Once;
     inbox_duplicate: "inbox.duplicate", Once;
     inbox_handled: "inbox.handled", Often;
     inbox_reclaimed: "inbox.reclaimed", Once;

@@ -107,6 +107,7 @@ statements! {
     attempts = "outbox/attempts.sql";
     blocked_keys = "outbox/blocked_keys.sql";
     claim = "inbox/claim.sql";
+    claim_ahead = "inbox/claim_ahead.sql";
     count_behind = "outbox/count_behind.sql";
     count_dead = "outbox/count_dead.sql";
     count_failed = "outbox/count_failed.sql";
@@ -186,6 +187,8 @@ statements! {
     settle_waiting = "outbox/settle_waiting.sql";
     shorten_receipt = "sweep/shorten_receipt.sql";
     still_done = "inbox/still_done.sql";
+    still_done_ahead = "inbox/still_done_ahead.sql";
+    take_back = "inbox/take_back.sql";
     sweep_audit = "sweep/audit.sql";
     sweep_lanes = "sweep/lanes.sql";
     sweep_once = "sweep/once.sql";

@@ -86,6 +86,8 @@ fn l8_hot_statements_use_their_indexes() {
         (&sql.done, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.respond, "INTEGER PRIMARY KEY (rowid=?)"),
         (&sql.still_done, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.still_done_ahead, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (&sql.take_back, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (&sql.purge_bound, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.purge, "inbox_purgeable (peer_id=? AND available_at<?)"),
         (&sql.trim_log, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),

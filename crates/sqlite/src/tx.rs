@@ -189,6 +189,24 @@ impl<'c> SqliteTx<'c> {
         self.note(result, "run a query")
     }
 
+    /// Calls `read` with each row of a query of ours, which only reads and is kept.
+    pub(crate) fn each_kept(
+        &mut self,
+        sql: &'c str,
+        params: impl Params,
+        mut read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<()> {
+        self.check()?;
+        let result = self.kept.statement(self.connection, sql).and_then(|kept| {
+            let mut rows = kept.query(params)?;
+            while let Some(row) = rows.next()? {
+                read(row)?;
+            }
+            Ok(())
+        });
+        self.note(result, "run a query")
+    }
+
     /// The row of a consumer and source, if a job of this group has looked it up.
     pub(crate) fn kept_peer(&self, consumer: &Consumer, source: &Source) -> Option<i64> {
         self.kept.peer(self.boxes, consumer, source)
@@ -321,6 +339,11 @@ impl<'c> SqliteTx<'c> {
             Ok(Err(error)) => Err(error),
             Err(panic) => resume_unwind(panic),
         }
+    }
+
+    /// Whether a failure fails the group, which then runs again with savepoints.
+    pub(crate) fn is_lean(&self) -> bool {
+        self.lean
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.

@@ -26,7 +26,8 @@ impl Harness {
         match mutant {
             Mutant::ConcatenatedSignature | Mutant::SourceFromHeader => Self::Fuzz,
             Mutant::WakeUpLost => Self::Schedules,
-            Mutant::ClaimNotMade
+            Mutant::ClaimedAheadKept
+            | Mutant::ClaimNotMade
             | Mutant::ConflictIsDuplicate
             | Mutant::FailureForgotten
             | Mutant::FullLaneStopsReader

@@ -64,7 +64,7 @@ impl Plan {
         let relay = RelayOptions {
             timing,
             head_policy,
-            batch_messages_max: 1 + index(up_to(5)),
+            batch_messages_max: 1 + index(up_to(10)),
             in_flight_max: 1 + index(up_to(3)),
             probe: backoff,
             ..RelayOptions::default()

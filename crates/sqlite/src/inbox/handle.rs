@@ -50,14 +50,22 @@ enum Claim {
 
 pub(super) trait Handle {
     /// The answer, and what is new about it.
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, News);
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer, turn: Turn) -> (Answer, News);
+}
+
+/// A delivery's turn.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) now: Timestamp,
+    /// Its dedup row, if that is written already, as one of [several](super::ahead).
+    pub(super) row: Option<i64>,
 }
 
 impl Handle for Delivery<SqliteHandler> {
     /// Handles the delivery in a savepoint of its own.
-    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer) -> (Answer, News) {
-        let now = options.clock.now();
-        let outcome = tx.isolate(|tx| attempt(self, tx, options, peer, now));
+    fn handle(&self, tx: &mut SqliteTx<'_>, options: &Options, peer: &Peer, turn: Turn) -> (Answer, News) {
+        let now = turn.now;
+        let outcome = tx.isolate(|tx| attempt(self, tx, options, peer, turn));
         match outcome {
             Ok((answer, change)) => {
                 let news = match (change, &self.treatment) {
@@ -86,10 +94,14 @@ fn attempt(
     tx: &mut SqliteTx<'_>,
     options: &Options,
     peer: &Peer,
-    now: Timestamp,
+    turn: Turn,
 ) -> std::result::Result<(Answer, Option<RowChange>), Undo> {
     let early = effect_first(delivery, tx, peer)?;
-    let (row, says_done, change) = match claim(delivery, tx, peer, now)? {
+    let claimed = match turn.row {
+        Some(row) => fresh(row, true),
+        None => claim(delivery, tx, peer, turn.now)?,
+    };
+    let (row, says_done, change) = match claimed {
         Claim::Known(answer) => return Ok((answer, None)),
         Claim::Run { row, says_done, change } => (row, says_done, change),
     };
@@ -98,7 +110,7 @@ fn attempt(
         Treatment::Handle(handler) => handler,
         Treatment::Queue => {
             if !mutant!(QueueUnstored) {
-                queue::store_delivered(tx, &delivery.consumer, (peer.id, row), &delivery.message, now)?;
+                queue::store_delivered(tx, &delivery.consumer, (peer.id, row), &delivery.message, turn.now)?;
             }
             return Ok((Answer::Done(Some(Response::empty())), Some(change)));
         }
@@ -111,11 +123,11 @@ fn attempt(
     crash_point!("inbox.handled");
     check_response(&response, options).map_err(Undo::Reject)?;
     if !says_done {
-        finish(delivery, tx, (peer, row), now, &response)?;
-    } else if response == *handler.usual {
-        still_there(delivery, tx, (peer, row))?;
-    } else {
+        finish(delivery, tx, (peer, row), turn.now, &response)?;
+    } else if response != *handler.usual {
         store_response(delivery, tx, (peer, row), &response)?;
+    } else if turn.row.is_none() {
+        still_there(delivery, tx, (peer, row))?; // where several are written at once, all are looked at together
     }
     crash_point!("inbox.response-stored");
     Ok((Answer::Done(Some(response)), Some(change)))
@@ -173,8 +185,7 @@ fn claim(
     };
     if insert_claim(delivery, tx, peer, now, usual)? {
         let row = tx.connection.last_insert_rowid();
-        let run =
-            Claim::Run { row, says_done: usual.is_some(), change: RowChange { fresh: true, revived: false } };
+        let run = fresh(row, usual.is_some());
         return check_date(delivery.message.available, peer, now).map(|()| run);
     }
     let id = delivery.message.id.as_str();
@@ -215,6 +226,11 @@ fn claim(
             Ok(Claim::Known(Answer::InProgress { after: IN_PROGRESS_AFTER }))
         }
     }
+}
+
+/// A message that was not known has this row now.
+fn fresh(row: i64, says_done: bool) -> Claim {
+    Claim::Run { row, says_done, change: RowChange { fresh: true, revived: false } }
 }
 
 fn run_again((row, was_listed): (i64, bool)) -> Claim {
@@ -360,10 +376,14 @@ fn one_row(changed: usize) -> Result<()> {
     if changed == 1 {
         return Ok(());
     }
-    Err(Error::new(
+    Err(not_as_written())
+}
+
+pub(super) fn not_as_written() -> Error {
+    Error::new(
         ErrorKind::Statement,
         "the inbox row of this message was changed from outside its transaction, so nothing was committed",
-    ))
+    )
 }
 
 /// A row with its place.

@@ -1,6 +1,5 @@
 //! A batch of deliveries as a job of the writer.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use twobox_core::ports::{Answer, Delivery, KeyGate};
 use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant};
 
 use super::SqliteHandler;
-use super::handle::Handle;
+use super::ahead::Ahead;
+use super::handle::{Handle, Turn};
 use super::peers::Counts;
 use crate::SqliteTx;
 use crate::options::Options;
@@ -25,7 +25,8 @@ pub(super) struct ProcessJob {
     /// How many answers are committed.
     committed: usize,
     gate: KeyGate,
-    peers: BTreeMap<(Consumer, Source), Peer>,
+    /// As a rule there is one: a request is of one sender.
+    peers: Vec<(Consumer, Source, Peer)>,
     /// When the request's time is up, on the monotonic clock.
     deadline: Duration,
     /// How long it may work once its turn has come, however late that is.
@@ -105,7 +106,7 @@ impl ProcessJob {
             deliveries,
             committed: 0,
             gate: KeyGate::default(),
-            peers: BTreeMap::new(),
+            peers: Vec::new(),
             deadline: options.clock.monotonic().saturating_add(budget),
             share: Some(budget / 4),
             reply: Some(reply),
@@ -114,15 +115,22 @@ impl ProcessJob {
     }
 
     /// Handles the next delivery.
-    fn next(&mut self, tx: &mut SqliteTx<'_>) {
-        let delivery = &self.deliveries[self.answers.len()];
-        let message = Arc::clone(&delivery.message);
-        let answer = if self.gate.holds(&message) {
+    fn next(&mut self, tx: &mut SqliteTx<'_>, ahead: &mut Ahead) {
+        let at = self.answers.len();
+        let delivery = &self.deliveries[at];
+        let message = &delivery.message;
+        let answer = if self.gate.holds(message) {
             Answer::Held
         } else {
-            match peer(&mut self.peers, tx, delivery, self.options.clock.now()) {
-                Ok(peer) => {
-                    let (answer, news) = delivery.handle(tx, &self.options, &peer);
+            let now = self.options.clock.now();
+            let found = peer(&mut self.peers, tx, delivery, now).and_then(|peer| {
+                let next = (&*self.deliveries, at);
+                let row = tx.isolate(|tx| ahead.row(tx, next, (&peer, &self.gate), now))?;
+                Ok((peer, Turn { now, row }))
+            });
+            match found {
+                Ok((peer, turn)) => {
+                    let (answer, news) = delivery.handle(tx, &self.options, &peer, turn);
                     let counts = counts(&answer, news, message.available.as_micros());
                     // What cannot be counted has failed the transaction, and the writer sees that.
                     let _: Result<()> = counts.write(tx, peer.id);
@@ -131,7 +139,7 @@ impl ProcessJob {
                 Err(error) => retry(&error),
             }
         };
-        self.gate.note(&message, &answer);
+        self.gate.note(message, &answer);
         self.answers.push(answer);
     }
 
@@ -142,20 +150,20 @@ impl ProcessJob {
 
 /// The row of a delivery's consumer and source, read once per group.
 fn peer(
-    peers: &mut BTreeMap<(Consumer, Source), Peer>,
+    peers: &mut Vec<(Consumer, Source, Peer)>,
     tx: &mut SqliteTx<'_>,
     delivery: &Delivery<SqliteHandler>,
     now: Timestamp,
 ) -> Result<Peer> {
-    let key = (delivery.consumer.clone(), delivery.message.source.clone());
-    if let Some(peer) = peers.get(&key) {
+    let (consumer, source) = (&delivery.consumer, &delivery.message.source);
+    if let Some((.., peer)) = peers.iter().find(|(of, from, _)| of == consumer && from == source) {
         return Ok(*peer);
     }
-    let mut peer = find(tx, &key.0, &key.1)?;
+    let mut peer = find(tx, consumer, source)?;
     if mutant!(WatermarkFromClock) {
         peer = peer.by_the_clock(tx, now)?;
     }
-    peers.insert(key, peer);
+    peers.push((consumer.clone(), source.clone(), peer));
     Ok(peer)
 }
 
@@ -197,18 +205,21 @@ impl Job for ProcessJob {
         if let Some(share) = self.share.take() {
             self.deadline = self.deadline.max(budget.clock.monotonic().saturating_add(share));
         }
-        while self.answers.len() < self.deliveries.len() {
-            if budget.clock.monotonic() >= self.deadline {
-                self.answers.resize(self.deliveries.len(), Answer::NotReached);
-                break;
-            }
-            self.next(tx);
+        let mut ahead = Ahead::default();
+        while self.answers.len() < self.deliveries.len() && budget.clock.monotonic() < self.deadline {
+            self.next(tx, &mut ahead);
             if tx.check().is_err() {
                 return Progress::More; // the transaction is gone; the writer sees it and runs us again, alone
             }
             if budget.is_over() {
                 break;
             }
+        }
+        if tx.isolate(|tx| ahead.end(tx, &self.deliveries, self.answers.len())).is_err() {
+            return Progress::More;
+        }
+        if budget.clock.monotonic() >= self.deadline {
+            self.answers.resize(self.deliveries.len(), Answer::NotReached);
         }
         crash_point!("inbox.before-commit");
         self.peers.clear();

@@ -1,5 +1,6 @@
 //! The inbox: a row per message, written first, in one transaction with the handler's effects.
 
+mod ahead;
 mod dedup;
 pub(crate) mod handle;
 pub(crate) mod job;

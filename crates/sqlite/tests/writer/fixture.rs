@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use twobox_core::{Error, Message, MessageId, NewMessage, Result, Source, Stamp};
-use twobox_sqlite::{Drive, Sqlite, SqliteBuilder, SqliteTx};
+use twobox_core::ports::{Delivery, Treatment};
+use twobox_core::{Consumer, Error, Message, MessageId, NewMessage, Result, Source, Stamp};
+use twobox_sqlite::{Drive, Sqlite, SqliteBuilder, SqliteHandler, SqliteTx};
 use twobox_testkit::ManualClock;
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS words (word TEXT NOT NULL UNIQUE)";
@@ -140,6 +141,18 @@ pub(crate) fn message(db: &Sqlite, id: &str) -> Message {
     let stamp = Stamp::new(Source::new("shop").unwrap(), db.clock(), db.random());
     let new = NewMessage::json("billing", "Pay", &id).unwrap().id(MessageId::new(id).unwrap());
     stamp.message(&new).unwrap()
+}
+
+/// The delivery of a message to billing.
+pub(crate) fn delivery(db: &Sqlite, id: &str, handler: &SqliteHandler) -> Delivery<SqliteHandler> {
+    let message = Arc::new(message(db, id));
+    let (body_hash, consumer) = (message.payload.sha256(), Consumer::new("billing").unwrap());
+    Delivery { message, consumer, body_hash, treatment: Treatment::Handle(handler.clone()) }
+}
+
+/// Deliveries of messages 000, 001 and so on.
+pub(crate) fn batch(db: &Sqlite, count: usize, handler: &SqliteHandler) -> Vec<Delivery<SqliteHandler>> {
+    (0..count).map(|n| delivery(db, &format!("{n:03}"), handler)).collect()
 }
 
 /// Status and place of a message.

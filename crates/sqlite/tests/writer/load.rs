@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
-use twobox_core::ports::{Answer, Delivery, InboxStore, Treatment};
+use twobox_core::ports::{Answer, Delivery, InboxStore};
 use twobox_core::system::SystemClock;
-use twobox_core::{Clock, Consumer, Error, Response};
+use twobox_core::{Clock, Error, Response};
 use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
 use twobox_testkit::eventually;
 
-use crate::fixture::{Manual, Place, message, now, number, poll, say};
+use crate::fixture::{Manual, Place, batch, now, number, poll, say};
 
 /// No task commits more often than this, whatever goes wrong.
 const COMMITS_MAX: usize = 100_000;
@@ -82,22 +82,6 @@ fn slow_batch(db: &Sqlite, count: usize, begun: &Arc<AtomicUsize>) -> Vec<Delive
         Ok(Response::empty())
     });
     batch(db, count, &handler)
-}
-
-fn batch(db: &Sqlite, count: usize, handler: &SqliteHandler) -> Vec<Delivery<SqliteHandler>> {
-    (0..count)
-        .map(|n| {
-            let message = message(db, &format!("{n:03}"));
-            let body_hash = message.payload.sha256();
-            let consumer = Consumer::new("billing").unwrap();
-            Delivery {
-                message: Arc::new(message),
-                consumer,
-                body_hash,
-                treatment: Treatment::Handle(handler.clone()),
-            }
-        })
-        .collect()
 }
 
 async fn effects(db: &Sqlite) -> usize {

@@ -1,0 +1,188 @@
+//! Dedup rows of several messages are written at once, before their handlers run (S3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use twobox_core::ports::{Answer, Delivery, InboxStore};
+use twobox_core::{Message, Payload, Refusal, Response};
+use twobox_sqlite::{SqliteHandler, SqliteTx};
+
+use crate::fixture::{Manual, batch, delivery, now, number, poll, say};
+
+/// Longer than anything here takes.
+const BUDGET: Duration = Duration::from_secs(600);
+/// Longer than a group may take.
+const LONG: Duration = Duration::from_secs(1);
+
+impl Manual {
+    /// Has deliveries handled and returns the answers, in a word each.
+    fn process(&self, deliveries: Vec<Delivery<SqliteHandler>>) -> Vec<&'static str> {
+        let mut answers = Box::pin(self.db.process(deliveries, BUDGET));
+        assert!(poll(answers.as_mut()).is_pending());
+        assert!(self.db.step());
+        now(answers).unwrap().iter().map(word).collect()
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        number(&self.place.path(), sql)
+    }
+
+    /// Rows of the inbox that say that they are done, and effects: never one without the other.
+    fn done(&self) -> usize {
+        let rows = self.number("SELECT count(*) FROM inbox WHERE status = 'Done'");
+        assert_eq!(rows, self.number("SELECT count(*) FROM words JOIN inbox ON message_id = word"));
+        usize::try_from(rows).unwrap()
+    }
+
+    /// Groups that had to run again.
+    fn again(&self) -> u64 {
+        self.db.meters().store.groups_again.get()
+    }
+}
+
+fn word(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Done(_) => "done",
+        Answer::Duplicate(_) => "duplicate",
+        Answer::Retry { .. } => "retry",
+        Answer::Conflict => "conflict",
+        Answer::NotReached => "not reached",
+        _ => "something else",
+    }
+}
+
+/// A handler that says the message's id, and then does something more.
+fn handler(
+    then: impl Fn(&mut SqliteTx<'_>, &str) -> Result<(), Refusal> + Send + Sync + 'static,
+) -> SqliteHandler {
+    SqliteHandler::new(move |tx, message| {
+        say(tx, message.id.as_str())?;
+        then(tx, message.id.as_str())?;
+        Ok(Response::empty())
+    })
+}
+
+fn plain() -> SqliteHandler {
+    handler(|_, _| Ok(()))
+}
+
+#[test]
+fn s3_rows_of_many_messages_stand_for_one_effect_each() {
+    let manual = Manual::new();
+    for count in [1, 2, 3, 7, 8, 9, 64, 100] {
+        let before = manual.done();
+        let deliveries: Vec<_> =
+            (0..count).map(|n| delivery(&manual.db, &format!("{count}-{n}"), &plain())).collect();
+        assert_eq!(manual.process(deliveries), vec!["done"; count]);
+        assert_eq!(manual.done(), before + count);
+    }
+    assert_eq!(manual.again(), 0);
+}
+
+/// A row without its effect would be a message lost: the next delivery of it would be a duplicate.
+#[test]
+fn s3_rows_of_messages_whose_turn_did_not_come_are_taken_back() {
+    let manual = Manual::new();
+    let clock = Arc::clone(&manual.clock);
+    let slow = handler(move |_, id| {
+        if id.ends_with('5') {
+            clock.advance(LONG);
+        }
+        Ok(())
+    });
+    assert_eq!(manual.process(batch(&manual.db, 64, &slow)), ["done"; 64], "in several groups");
+    assert_eq!((manual.done(), manual.again()), (64, 0));
+}
+
+#[test]
+fn s3_w7_rows_of_messages_there_is_no_time_for_are_taken_back() {
+    let manual = Manual::new();
+    let clock = Arc::clone(&manual.clock);
+    let endless = handler(move |_, id| {
+        if id == "004" {
+            clock.advance(BUDGET * 2);
+        }
+        Ok(())
+    });
+    let mut expected = ["not reached"; 40];
+    expected[..5].fill("done");
+    assert_eq!(manual.process(batch(&manual.db, 40, &endless)), expected);
+    assert_eq!(manual.done(), 5);
+    expected[..5].fill("duplicate");
+    expected[5..].fill("done");
+    assert_eq!(manual.process(batch(&manual.db, 40, &plain())), expected);
+    assert_eq!(manual.done(), 40);
+}
+
+#[test]
+fn s3_known_messages_among_new_ones_are_found_out() {
+    let manual = Manual::new();
+    let known = |n: usize| matches!(n, 3 | 4 | 15 | 20 | 39);
+    let (db, plain) = (&manual.db, plain());
+    let all = || batch(db, 40, &plain);
+    let first: Vec<_> = all().into_iter().enumerate().filter(|(n, _)| known(*n)).map(|(_, of)| of).collect();
+    assert_eq!(manual.process(first), ["done"; 5]);
+    let expected: Vec<_> = (0..40).map(|n| if known(n) { "duplicate" } else { "done" }).collect();
+    assert_eq!(manual.process(all()), expected);
+    assert_eq!(manual.process(all()), ["duplicate"; 40]);
+
+    let new = |n: usize| delivery(db, &format!("new {n:02}"), &plain);
+    let mut twice: Vec<_> = (0..40).map(new).collect();
+    twice[9] = new(2);
+    let other = Message { payload: Payload::new(&b"2"[..]), ..(*twice[1].message).clone() };
+    twice[10] = Delivery { body_hash: other.payload.sha256(), message: Arc::new(other), ..new(1) };
+    let mut expected = ["done"; 40];
+    (expected[9], expected[10]) = ("duplicate", "conflict");
+    assert_eq!(manual.process(twice), expected, "twice in one request");
+    assert_eq!((manual.done(), manual.again()), (78, 0));
+}
+
+#[test]
+fn s3_s4_one_that_fails_leaves_nothing_and_its_neighbours_are_done() {
+    let manual = Manual::new();
+    let failing = handler(|_, id| if id == "020" { Err(Refusal::retry("no ink")) } else { Ok(()) });
+    let mut expected = ["done"; 40];
+    expected[20] = "retry";
+    assert_eq!(manual.process(batch(&manual.db, 40, &failing)), expected);
+    assert_eq!(manual.done(), 39);
+    assert_eq!(manual.process(batch(&manual.db, 21, &plain()))[20], "done");
+}
+
+/// Handlers may write whatever they want; not, however, that a message was handled that was not.
+#[test]
+fn s3_a_row_that_a_handler_has_changed_is_noticed() {
+    for change in [
+        "DELETE FROM inbox WHERE message_id = '020'",
+        "UPDATE inbox SET message_id = 'x' WHERE message_id = '020'",
+        "UPDATE inbox SET row_id = 1000000 WHERE message_id = '020'",
+        "UPDATE inbox SET status = 'Processing' WHERE message_id = '020'",
+    ] {
+        let manual = Manual::new();
+        let vandal = handler(move |tx, id| {
+            if id == "020" {
+                tx.execute(change, [])?;
+            }
+            Ok(())
+        });
+        let mut expected = ["done"; 40];
+        expected[20] = "retry";
+        assert_eq!(manual.process(batch(&manual.db, 40, &vandal)), expected, "{change}");
+        assert_eq!(manual.done(), 39, "{change}");
+    }
+}
+
+/// What a handler answers otherwise than usual is stored, and told again.
+#[test]
+fn rf_08_every_message_keeps_its_own_response() {
+    let manual = Manual::new();
+    let odd = SqliteHandler::new(|tx, message| {
+        say(tx, message.id.as_str())?;
+        let is_odd = message.id.as_str().ends_with('1');
+        Ok(if is_odd { Response::json(&message.id.as_str())? } else { Response::empty() })
+    });
+    let mut expected = ["done"; 32];
+    assert_eq!(manual.process(batch(&manual.db, 32, &odd)), expected);
+    assert_eq!(manual.number("SELECT count(*) FROM inbox WHERE CAST(response AS TEXT) LIKE '\"0_1\"'"), 4);
+    expected.fill("duplicate");
+    assert_eq!(manual.process(batch(&manual.db, 32, &odd)), expected);
+}
