@@ -58,6 +58,8 @@ pub(crate) struct BoxState {
     pub(crate) pace: Pace,
     /// How far it is known where messages go.
     pub(crate) routes: Routes,
+    /// Whether the inbox has triggers, by the version of the schema in which that was looked up.
+    inbox_triggers: Mutex<Option<(i64, bool)>>,
     pub(crate) version: watch::Sender<u64>,
     /// Grows when a lane may have been paused or resumed.
     steered: AtomicU64,
@@ -77,6 +79,7 @@ impl BoxState {
             recent: Recent::default(),
             pace: Pace::default(),
             routes: Routes::default(),
+            inbox_triggers: Mutex::default(),
             version: watch::Sender::new(0),
             steered: AtomicU64::new(0),
             work: watch::Sender::new(0),
@@ -99,6 +102,16 @@ impl BoxState {
 
     pub(crate) fn set_migrated(&self) {
         self.migrated.store(true, Ordering::Release);
+    }
+
+    /// Whether the inbox has triggers, if that is known of this version of the schema.
+    pub(crate) fn inbox_triggers(&self, schema: i64) -> Option<bool> {
+        let known = self.inbox_triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(of, _)| *of == schema).map(|(_, has_triggers)| has_triggers)
+    }
+
+    pub(crate) fn note_inbox_triggers(&self, schema: i64, has_triggers: bool) {
+        *self.inbox_triggers.lock().unwrap_or_else(PoisonError::into_inner) = Some((schema, has_triggers));
     }
 
     /// Tells relays that the log may have grown, by whomever: the next read asks the database.
@@ -196,6 +209,14 @@ impl Shared {
     /// Keeps what is in memory of the logs within its limits.
     pub(crate) fn trim_recent(&self) {
         self.boxes().iter().for_each(|state| state.recent.trim());
+    }
+
+    /// What was seen of the schema may have been rolled back, and its version be given to another one.
+    pub(crate) fn forget_schema(&self) {
+        let forget = |state: &Arc<BoxState>| {
+            *state.inbox_triggers.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        };
+        self.boxes().iter().for_each(forget);
     }
 
     /// What is in memory may not be in the database.

@@ -130,6 +130,7 @@ statements! {
     held_lanes = "outbox/held_lanes.sql";
     hold_lane = "outbox/hold_lane.sql";
     inbox_get = "inbox/get.sql";
+    inbox_has_triggers = "inbox/has_triggers.sql";
     insert_attempt = "outbox/insert_attempt.sql";
     insert_lane = "outbox/insert_lane.sql";
     insert_receipt = "outbox/insert_receipt.sql";

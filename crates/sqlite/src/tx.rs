@@ -1,6 +1,7 @@
 //! The transaction that closures and handlers are given.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -92,6 +93,8 @@ pub struct SqliteTx<'c> {
     news: RefCell<Vec<News>>,
     /// Whether jobs run without savepoints of our own; see [`isolate`](Self::isolate).
     lean: bool,
+    /// Rows of the inbox that say that they are done, of messages whose turn has yet to come.
+    ahead: Range<i64>,
     kept: Kept<'c>,
 }
 
@@ -138,6 +141,7 @@ impl<'c> SqliteTx<'c> {
             trouble: RefCell::new(None),
             news: RefCell::default(),
             lean,
+            ahead: 0..0,
             kept,
         }
     }
@@ -344,6 +348,36 @@ impl<'c> SqliteTx<'c> {
     /// Whether a failure fails the group, which then runs again with savepoints.
     pub(crate) fn is_lean(&self) -> bool {
         self.lean
+    }
+
+    /// Takes note of rows of the inbox that are written ahead.
+    pub(crate) fn set_ahead(&mut self, rows: Range<i64>) {
+        self.ahead = rows;
+    }
+
+    /// Fails if this row of the inbox is only written ahead: nothing may be concluded from it. The group runs again, in
+    /// which no row is.
+    pub(crate) fn check_row(&self, row: i64) -> Result<()> {
+        if !self.ahead.contains(&row) {
+            return Ok(());
+        }
+        self.failed.set(true);
+        Err(Error::new(
+            ErrorKind::TransactionFailed,
+            "the message is about to be handled in this transaction",
+        ))
+    }
+
+    /// Whether somebody has put triggers on the inbox. Looked up when the schema has changed.
+    pub(crate) fn inbox_has_triggers(&mut self) -> Result<bool> {
+        let schema = self.read_kept("PRAGMA schema_version", [], |row| row.get(0))?.unwrap_or_default();
+        if let Some(known) = self.boxes.inbox_triggers(schema) {
+            return Ok(known);
+        }
+        let sql = self.sql;
+        let found = self.read_kept(&sql.inbox_has_triggers, [], |row| row.get(0))?.unwrap_or(true);
+        self.boxes.note_inbox_triggers(schema, found);
+        Ok(found)
     }
 
     /// Goes back to the last savepoint, if there is still a transaction to go back in.

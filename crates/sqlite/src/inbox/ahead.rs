@@ -4,6 +4,8 @@
 //! next deliveries are written together, each as it will stand if all goes well; and if anything does not, the whole
 //! transaction is rolled back and runs again, row by row. What must never be committed is a row whose handler did not
 //! run: whoever stops in the middle takes the rows of the others back.
+//!
+//! Triggers of the user's on the inbox would hear of rows that are taken back, so then every row is written alone.
 
 use std::iter;
 use std::ops::Range;
@@ -28,8 +30,8 @@ const ROWS_MIN: usize = 3;
 #[derive(Default)]
 pub(super) struct Ahead {
     claimed: Option<Claimed>,
-    /// Some of them were known: the others of the request may be as well, and are looked at one by one.
-    met_known: bool,
+    /// Whether every row has to be written alone. Not known before somebody asks.
+    alone: Option<bool>,
 }
 
 struct Claimed {
@@ -49,7 +51,13 @@ impl Claimed {
 }
 
 impl Ahead {
+    /// Whether there are rows whose end is to be seen to.
+    pub(super) fn is_open(&self) -> bool {
+        self.claimed.is_some()
+    }
+
     /// The row of the delivery at `at`, if it is written. Writes it and those behind it if that can be done at once.
+    /// Only where any failure fails the group.
     pub(super) fn row(
         &mut self,
         tx: &mut SqliteTx<'_>,
@@ -60,16 +68,26 @@ impl Ahead {
         if self.claimed.as_ref().is_some_and(|claimed| at >= claimed.of.end) {
             self.end(tx, deliveries, at)?;
         }
-        if self.claimed.is_none() && !self.met_known && tx.is_lean() {
+        if self.claimed.is_none() {
             let next = alike(&deliveries[at..], peer, gate, now);
-            if let (true, Some(usual)) = (next.len() >= ROWS_MIN, next.first().and_then(usual_of)) {
+            if let (true, Some(usual)) = (next.len() >= ROWS_MIN, next.first().and_then(usual_of))
+                && !self.is_alone(tx)?
+            {
                 self.claim(tx, (next, at), peer.id, usual, now)?;
             }
         }
         Ok(self.claimed.as_mut().map(|claimed| {
             claimed.turns += 1;
+            tx.set_ahead(claimed.row(at + 1)..claimed.row(claimed.of.end));
             claimed.row(at)
         }))
+    }
+
+    fn is_alone(&mut self, tx: &mut SqliteTx<'_>) -> Result<bool> {
+        match self.alone {
+            Some(alone) => Ok(alone),
+            None => tx.inbox_has_triggers().inspect(|has_triggers| self.alone = Some(*has_triggers)),
+        }
     }
 
     fn claim(
@@ -82,19 +100,23 @@ impl Ahead {
     ) -> Result<()> {
         let sql = tx.sql;
         let written = tx.execute_kept(&sql.claim_ahead, params_from_iter(values(next, peer, usual, now)))?;
-        // SQLite gives new rows the places behind the last one; were it otherwise, the guard would find out.
-        let last_row = tx.connection.last_insert_rowid();
-        let first_row = last_row.saturating_sub_unsigned(written as u64).saturating_add(1);
         crash_point!("inbox.claimed-ahead");
+        // Others of the request may be known as well.
+        self.alone = Some(written < next.len());
+        if written == 0 {
+            return Ok(());
+        }
+        // SQLite gives new rows the places behind the last one; were it otherwise, they would not be as written there.
+        let last_row = tx.connection.last_insert_rowid();
+        let first_row = last_row.saturating_sub_unsigned(written as u64 - 1);
         if written == next.len() {
             self.claimed = Some(Claimed { of: at..at + next.len(), first_row, peer, turns: 0 });
             return Ok(());
         }
-        self.met_known = true;
         take_back(tx, (first_row, last_row), peer, next)
     }
 
-    /// Ends when `ran` deliveries of the request have run: the rows of those that have must be there as they were
+    /// Ends when `ran` deliveries of the request have their answers: the rows of those must be there as they were
     /// written, and the others are taken back.
     pub(super) fn end(
         &mut self,
@@ -103,6 +125,7 @@ impl Ahead {
         ran: usize,
     ) -> Result<()> {
         let Some(claimed) = self.claimed.take() else { return Ok(()) };
+        tx.set_ahead(0..0);
         let (start, middle, end) = (claimed.of.start, ran.min(claimed.of.end), claimed.of.end);
         let handled = (claimed.first_row, claimed.row(middle) - 1);
         as_written(tx, handled, claimed.peer, &deliveries[start..middle])?;
@@ -197,7 +220,8 @@ fn take_back(
     }
     as_written(tx, (first, last), peer, of)?;
     let sql = tx.sql;
-    tx.execute_kept(&sql.take_back, params![first, last]).map(drop)
+    let taken = tx.execute_kept(&sql.take_back, params![first, last])?;
+    if taken as u64 == last.abs_diff(first) + 1 { Ok(()) } else { Err(not_as_written()) }
 }
 
 /// Fails unless every row from the first to the last is there as it was written for one of these deliveries, in their

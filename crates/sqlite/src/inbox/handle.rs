@@ -382,7 +382,7 @@ fn one_row(changed: usize) -> Result<()> {
 pub(super) fn not_as_written() -> Error {
     Error::new(
         ErrorKind::Statement,
-        "the inbox row of this message was changed from outside its transaction, so nothing was committed",
+        "the inbox row of this message is not as it was written, so nothing was committed: leave the inbox to Twobox",
     )
 }
 

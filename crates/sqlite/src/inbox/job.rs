@@ -125,7 +125,10 @@ impl ProcessJob {
             let now = self.options.clock.now();
             let found = peer(&mut self.peers, tx, delivery, now).and_then(|peer| {
                 let next = (&*self.deliveries, at);
-                let row = tx.isolate(|tx| ahead.row(tx, next, (&peer, &self.gate), now))?;
+                let row = match tx.is_lean() {
+                    true => tx.isolate(|tx| ahead.row(tx, next, (&peer, &self.gate), now))?,
+                    false => None, // what fails there fails alone, and takes its own row along
+                };
                 Ok((peer, Turn { now, row }))
             });
             match found {
@@ -209,14 +212,14 @@ impl Job for ProcessJob {
         while self.answers.len() < self.deliveries.len() && budget.clock.monotonic() < self.deadline {
             self.next(tx, &mut ahead);
             if tx.check().is_err() {
-                return Progress::More; // the transaction is gone; the writer sees it and runs us again, alone
+                return Progress::More; // the transaction is gone; the writer sees it and runs us again
             }
             if budget.is_over() {
                 break;
             }
         }
-        if tx.isolate(|tx| ahead.end(tx, &self.deliveries, self.answers.len())).is_err() {
-            return Progress::More;
+        if ahead.is_open() && tx.isolate(|tx| ahead.end(tx, &self.deliveries, self.answers.len())).is_err() {
+            return Progress::More; // as well
         }
         if budget.clock.monotonic() >= self.deadline {
             self.answers.resize(self.deliveries.len(), Answer::NotReached);

@@ -46,7 +46,8 @@ impl SqliteHandler {
     /// Says what it usually answers. Default: [`Response::empty`].
     ///
     /// The row of a message is written before its handler runs, with this as its response; only a handler that answers
-    /// something else has it written again.
+    /// something else has it written again. Rows of several messages may be written together: to a handler that reads the
+    /// inbox, up to seven messages that come after its own may look as if they were handled.
     #[must_use]
     pub fn usually(mut self, response: Response) -> Self {
         self.usual = Arc::new(response);

@@ -48,6 +48,7 @@ pub(super) fn enqueue(db: &Sqlite, tx: &mut SqliteTx<'_>, queue: &Queue, work: &
         return Ok(Enqueued::New);
     }
     let known = known(tx, peer, message.id.as_str())?;
+    tx.check_row(known.row)?;
     if known.hash.as_ref().is_some_and(|known| known.differs_from(hash)) {
         mismatch(tx, peer, message.source.as_str(), message.id.as_str())?;
     }

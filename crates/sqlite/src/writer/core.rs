@@ -167,6 +167,9 @@ impl Core {
         let lean = self.careful == 0;
         self.careful = self.careful.saturating_sub(1);
         let mut outcome = self.run_group(&mut jobs, &mut ran, lean, late);
+        if outcome.is_err() {
+            self.shared.forget_schema();
+        }
         if lean && let Err(Failure::Spoilt(error)) = outcome {
             outcome = self.run_again(&mut jobs, &mut ran, error);
         }

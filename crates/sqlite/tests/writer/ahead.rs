@@ -1,13 +1,13 @@
 //! Dedup rows of several messages are written at once, before their handlers run (S3).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use twobox_core::ports::{Answer, Delivery, InboxStore};
-use twobox_core::{Message, Payload, Refusal, Response};
+use twobox_core::ports::{Answer, Delivery, Enqueued, InboxStore, Queue, Work};
+use twobox_core::{Consumer, Message, Payload, Refusal, Response};
 use twobox_sqlite::{SqliteHandler, SqliteTx};
 
-use crate::fixture::{Manual, batch, delivery, now, number, poll, say};
+use crate::fixture::{Manual, batch, delivery, message, now, number, poll, say};
 
 /// Longer than anything here takes.
 const BUDGET: Duration = Duration::from_secs(600);
@@ -27,10 +27,13 @@ impl Manual {
         number(&self.place.path(), sql)
     }
 
-    /// Rows of the inbox that say that they are done, and effects: never one without the other.
+    /// Rows of the inbox that say that they are done, and effects: never one without the other. Counters know of both.
     fn done(&self) -> usize {
         let rows = self.number("SELECT count(*) FROM inbox WHERE status = 'Done'");
         assert_eq!(rows, self.number("SELECT count(*) FROM words JOIN inbox ON message_id = word"));
+        assert_eq!(rows, self.number("SELECT count(*) FROM words"));
+        let counted = "SELECT coalesce(sum(done), 0) FROM inbox_peers WHERE size = done + queued";
+        assert_eq!(rows, self.number(counted));
         usize::try_from(rows).unwrap()
     }
 
@@ -135,6 +138,65 @@ fn s3_known_messages_among_new_ones_are_found_out() {
     (expected[9], expected[10]) = ("duplicate", "conflict");
     assert_eq!(manual.process(twice), expected, "twice in one request");
     assert_eq!((manual.done(), manual.again()), (78, 0));
+
+    let five = || (0..5).map(|n| delivery(db, &format!("five {n}"), &plain)).collect::<Vec<_>>();
+    assert_eq!(manual.process(five().drain(..1).collect()), ["done"]);
+    assert_eq!(
+        manual.process(five()),
+        ["duplicate", "done", "done", "done", "done"],
+        "fewer than a statement has"
+    );
+    assert_eq!((manual.done(), manual.again()), (83, 0));
+}
+
+/// It hears of every row, or keeps it: none may be written that is not there to stay.
+#[test]
+fn s3_rows_that_triggers_hear_of_are_written_one_by_one() {
+    for trigger in [
+        "CREATE TRIGGER t AFTER INSERT ON Inbox BEGIN INSERT INTO heard VALUES (NEW.message_id); END",
+        "CREATE TRIGGER t BEFORE DELETE ON inbox BEGIN SELECT RAISE(IGNORE); END",
+    ] {
+        let manual = Manual::new();
+        let clock = Arc::clone(&manual.clock);
+        let slow = handler(move |_, id| {
+            if id.ends_with('3') {
+                clock.advance(LONG);
+            }
+            Ok(())
+        });
+        let known = delivery(&manual.db, "020", &plain());
+        assert_eq!(manual.process(vec![known]), ["done"]);
+        assert_eq!(manual.process(batch(&manual.db, 10, &plain())), ["done"; 10], "without triggers");
+        manual.place.foreign().execute_batch("CREATE TABLE heard (id)").unwrap();
+        manual.place.foreign().execute_batch(trigger).unwrap();
+        let answers = manual.process(batch(&manual.db, 40, &slow));
+        let others = |n: &usize| *n >= 10 && *n != 20;
+        assert!((0..40).filter(others).all(|n| answers[n] == "done"), "{trigger}: {answers:?}");
+        assert_eq!((manual.done(), manual.again()), (40, 0), "{trigger}");
+        let heard = manual.number("SELECT count(*) FROM heard");
+        assert_eq!(heard, if trigger.contains("heard") { 29 } else { 0 }, "{trigger}");
+    }
+}
+
+/// A handler may queue the very message that comes after its own: what stands there so far is not what became of it.
+#[test]
+fn s3_ibx_028_a_row_that_is_written_ahead_is_no_message_that_was_handled() {
+    let manual = Manual::new();
+    let (db, seen) = (manual.db.clone(), Arc::new(Mutex::new(Vec::new())));
+    let queue = Queue::new(Consumer::new("billing").unwrap());
+    let saw = Arc::clone(&seen);
+    let queueing = handler(move |tx, id| {
+        if id == "002" {
+            let work = Work { message: message(&db, "005"), hash: None };
+            saw.lock().unwrap().push(db.enqueue_work_in(tx, &queue, &work)?);
+        }
+        Ok(())
+    });
+    let mut expected = ["done"; 8];
+    expected[5] = "duplicate";
+    assert_eq!(manual.process(batch(&manual.db, 8, &queueing)), expected);
+    assert_eq!(*seen.lock().unwrap(), [Enqueued::New], "as if every message had been delivered alone");
+    assert_eq!((manual.done(), manual.again()), (7, 1));
 }
 
 #[test]
@@ -156,6 +218,7 @@ fn s3_a_row_that_a_handler_has_changed_is_noticed() {
         "UPDATE inbox SET message_id = 'x' WHERE message_id = '020'",
         "UPDATE inbox SET row_id = 1000000 WHERE message_id = '020'",
         "UPDATE inbox SET status = 'Processing' WHERE message_id = '020'",
+        "DELETE FROM inbox WHERE message_id IN ('020', '022')",
     ] {
         let manual = Manual::new();
         let vandal = handler(move |tx, id| {
@@ -182,6 +245,8 @@ fn rf_08_every_message_keeps_its_own_response() {
     });
     let mut expected = ["done"; 32];
     assert_eq!(manual.process(batch(&manual.db, 32, &odd)), expected);
+    assert_eq!((manual.done(), manual.again()), (32, 0));
+    assert_eq!(manual.number("SELECT count(*) FROM inbox WHERE response = x''"), 28);
     assert_eq!(manual.number("SELECT count(*) FROM inbox WHERE CAST(response AS TEXT) LIKE '\"0_1\"'"), 4);
     expected.fill("duplicate");
     assert_eq!(manual.process(batch(&manual.db, 32, &odd)), expected);
