@@ -152,7 +152,7 @@ async fn s3_a_handler_that_removes_its_own_row_has_no_effect_whatever_it_answers
             db.message_status(&id).await.unwrap().filter(|message| message.attempts > 0)
         });
         let error = failed.await.last_error.unwrap();
-        assert!(error.contains("changed from outside its transaction"), "{error}");
+        assert!(error.contains("not as it was written"), "{error}");
     }
     assert_eq!(effects(&db).await, []);
     running.shutdown().await;
