@@ -16,6 +16,15 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// Adds a number to a text. Most are the lengths of short texts.
+pub(crate) fn push_number(text: &mut Vec<u8>, number: usize) {
+    match PAIRS.get(number) {
+        Some([_, digit]) if number < 10 => text.push(*digit),
+        Some(pair) => text.extend_from_slice(pair),
+        None => text.extend_from_slice(Digits::of(number as u64).bytes()),
+    }
+}
+
 impl Digits {
     /// Of the number with the longest text: `-9223372036854775808`, or the largest without a sign.
     const MAX: usize = 20;
@@ -27,7 +36,6 @@ impl Digits {
             digits.push(number % 100);
             number /= 100;
         }
-        // Most numbers are the lengths of short texts, and come straight here.
         digits.push(number);
         digits.start += usize::from(number < 10); // a zero in front
         digits
@@ -62,6 +70,9 @@ mod tests {
     fn numbers_are_written_as_formatting_would() {
         for number in [0, 1, 9, 10, 99, 100, 101, 999, 1_000, u64::MAX] {
             assert_eq!(Digits::of(number).bytes(), number.to_string().as_bytes());
+            let mut text = b"is ".to_vec();
+            push_number(&mut text, usize::try_from(number).unwrap());
+            assert_eq!(text, format!("is {number}").into_bytes());
         }
         for number in [0, 7, -1, -10, 1_771_070_400_000_000, i64::MAX, i64::MIN] {
             assert_eq!(Digits::of_signed(number).bytes(), number.to_string().as_bytes());

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::digits::Digits;
+use crate::digits::{Digits, push_number};
 use crate::{Headers, Timestamp, mutant};
 
 /// A canonical string in the making. Text throughout, because every signed field is text.
@@ -79,7 +79,7 @@ fn netstring(text: &mut Vec<u8>, field: &[u8]) {
     if mutant!(ConcatenatedSignature) {
         return text.extend_from_slice(field);
     }
-    text.extend_from_slice(Digits::of(field.len() as u64).bytes());
+    push_number(text, field.len());
     text.push(b':');
     text.extend_from_slice(field);
     text.push(b',');

@@ -18,6 +18,9 @@ pub(super) const ENDPOINT: &str = "endpoint";
 pub(super) const PAYLOAD: &str = "payload";
 pub(super) const HEADERS: &str = "headers";
 
+/// Fewer bytes than an item of a batch usually has: there is room for all of them from the beginning.
+const ITEM_BYTES: usize = 512;
+
 /// At least as many headers as our own senders write for a message without any of the user's.
 const HEADERS_USUAL: usize = 16;
 
@@ -72,7 +75,8 @@ impl<'a> Envelope<'a> {
         limits: &Limits,
         mut read: impl FnMut(&Self) -> T,
     ) -> Option<Vec<T>> {
-        let (mut scan, mut items, mut headers) = (Scan::new(text), Vec::new(), Vec::new());
+        let room = (text.len() / ITEM_BYTES + 1).min(limits.batch_items);
+        let (mut scan, mut items, mut headers) = (Scan::new(text), Vec::with_capacity(room), Vec::new());
         scan.each(*b"[]", |scan| {
             let envelope = Self::scan(scan, limits, std::mem::take(&mut headers))?;
             items.push(read(&envelope));
