@@ -87,6 +87,8 @@ pub struct SqliteTx<'c> {
     /// Which open file this is a transaction on.
     pub(crate) file: FileId,
     failed: Cell<bool>,
+    /// Whether somebody was told what is not so: the group has to run again, whatever savepoints undo.
+    misled: Cell<bool>,
     /// What a statement has found if the database itself is in trouble, whoever ran the statement.
     trouble: RefCell<Option<Error>>,
     /// What others want to hear of, as far as it has not been undone.
@@ -138,6 +140,7 @@ impl<'c> SqliteTx<'c> {
             guard,
             file,
             failed: Cell::new(false),
+            misled: Cell::new(false),
             trouble: RefCell::new(None),
             news: RefCell::default(),
             lean,
@@ -355,13 +358,13 @@ impl<'c> SqliteTx<'c> {
         self.ahead = rows;
     }
 
-    /// Fails if this row of the inbox is only written ahead: nothing may be concluded from it. The group runs again, in
-    /// which no row is.
+    /// Fails if this row of the inbox is only written ahead: nothing may be concluded from it, and nothing from this error
+    /// either. The group runs again, in which no row is.
     pub(crate) fn check_row(&self, row: i64) -> Result<()> {
         if !self.ahead.contains(&row) {
             return Ok(());
         }
-        self.failed.set(true);
+        self.misled.set(true);
         Err(Error::new(
             ErrorKind::TransactionFailed,
             "the message is about to be handled in this transaction",
@@ -431,7 +434,7 @@ impl<'c> SqliteTx<'c> {
 
     /// Fails if the transaction can only roll back.
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.failed.get() && !self.connection.is_autocommit() {
+        if !self.failed.get() && !self.misled.get() && !self.connection.is_autocommit() {
             return Ok(());
         }
         self.failed.set(true);

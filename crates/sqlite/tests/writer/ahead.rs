@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use twobox_core::ports::{Answer, Delivery, Enqueued, InboxStore, Queue, Work};
-use twobox_core::{Consumer, Message, Payload, Refusal, Response};
-use twobox_sqlite::{SqliteHandler, SqliteTx};
+use twobox_core::{Consumer, Message, Payload, Refusal, Response, Result};
+use twobox_sqlite::{Sqlite, SqliteHandler, SqliteTx};
 
 use crate::fixture::{Manual, batch, delivery, message, now, number, poll, say};
 
@@ -181,6 +181,19 @@ fn s3_rows_that_triggers_hear_of_are_written_one_by_one() {
 /// A handler may queue the very message that comes after its own: what stands there so far is not what became of it.
 #[test]
 fn s3_ibx_028_a_row_that_is_written_ahead_is_no_message_that_was_handled() {
+    queues_a_later_message(|db, tx, queue, work| db.enqueue_work_in(tx, queue, work));
+}
+
+/// Nor is it if the handler can do without: nobody goes on with an error that is not so.
+#[test]
+fn s3_s4_ibx_028_nor_is_it_one_in_a_savepoint_that_is_undone() {
+    queues_a_later_message(|db, tx, queue, work| tx.savepoint(|tx| db.enqueue_work_in(tx, queue, work)));
+}
+
+/// Has `enqueue` queue a message whose row is written ahead, in a handler that succeeds whatever comes of it.
+fn queues_a_later_message(
+    enqueue: impl Fn(&Sqlite, &mut SqliteTx<'_>, &Queue, &Work) -> Result<Enqueued> + Send + Sync + 'static,
+) {
     let manual = Manual::new();
     let (db, seen) = (manual.db.clone(), Arc::new(Mutex::new(Vec::new())));
     let queue = Queue::new(Consumer::new("billing").unwrap());
@@ -188,14 +201,16 @@ fn s3_ibx_028_a_row_that_is_written_ahead_is_no_message_that_was_handled() {
     let queueing = handler(move |tx, id| {
         if id == "002" {
             let work = Work { message: message(&db, "005"), hash: None };
-            saw.lock().unwrap().push(db.enqueue_work_in(tx, &queue, &work)?);
+            let enqueued = enqueue(&db, tx, &queue, &work);
+            *saw.lock().unwrap() = vec![enqueued.ok()]; // of the turn that counts
         }
         Ok(())
     });
     let mut expected = ["done"; 8];
     expected[5] = "duplicate";
     assert_eq!(manual.process(batch(&manual.db, 8, &queueing)), expected);
-    assert_eq!(*seen.lock().unwrap(), [Enqueued::New], "as if every message had been delivered alone");
+    let as_if_alone = [Some(Enqueued::New)];
+    assert_eq!(*seen.lock().unwrap(), as_if_alone, "as if every message had been delivered alone");
     assert_eq!((manual.done(), manual.again()), (7, 1));
 }
 
