@@ -11,7 +11,11 @@ use twobox_core::{Result, Timestamp, one_line};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Shutdown, Timer};
 
-/// How often backups are made, and how long they are kept.
+/// Least time between two turns, whatever the plan says: backups are named by the second, and a plan of zeros must not keep
+/// the disk busy.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// How often backups are made, and how long they are kept. No wait is shorter than a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupPlan {
     /// Time between two backups. Default 1 h (RF-18).
@@ -113,7 +117,7 @@ impl<S: BackupStore> Backups<S> {
             tokio::select! {
                 biased;
                 () = shutdown.requested() => {}
-                () = self.timer.sleep(wait) => {}
+                () = self.timer.sleep(wait.max(WAIT_MIN)) => {}
             }
         }
     }

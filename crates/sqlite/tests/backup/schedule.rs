@@ -150,6 +150,19 @@ async fn rf_18_a_failed_backup_is_shown_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rf_18_s16_a_plan_of_zeros_does_not_keep_the_disk_busy() {
+    let world = World::new().await;
+    let zeros = BackupPlan { every: Duration::ZERO, retry_after: Duration::ZERO, ..BackupPlan::default() };
+    let start = world.clock.now();
+    world.run(zeros.clone(), |status| status.made >= 3).await;
+    assert!(world.clock.now().since(start) >= Duration::from_secs(2), "a second between two");
+    std::fs::remove_dir_all(world.place.file("backups")).unwrap();
+    let start = world.clock.now();
+    world.run(zeros, |status| status.failed >= 3).await;
+    assert!(world.clock.now().since(start) >= Duration::from_secs(2), "nor between two that fail");
+}
+
+#[tokio::test(start_paused = true)]
 async fn rf_18_no_more_are_kept_than_allowed_and_never_none() {
     let world = World::new().await;
     let plan = BackupPlan { count_max: 2, ..BackupPlan::default() };
