@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 28] = [
+const SUITE: [(&str, &str, &str, &str); 29] = [
     (
         "claimed-ahead-kept",
         "twobox-sqlite",
@@ -51,6 +51,12 @@ const SUITE: [(&str, &str, &str, &str); 28] = [
         "l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened",
     ),
     ("newcomers-first", "twobox-sqlite", "writer", "w7_nobody_is_passed_over_by_those_who_come_later"),
+    (
+        "no-change-is-sync",
+        "twobox-proof",
+        "powercut",
+        "w6_what_may_be_sent_survives_a_power_cut_whatever_commits_came_before",
+    ),
     ("no-fence", "twobox-sqlite", "conformance", "s5_a_stale_lease_writes_nothing"),
     ("other-file-accepted", "twobox-sqlite", "writer", "s1_rf_17_a_connection_to_another_file_is_refused"),
     ("parked-by-clock", "twobox-sqlite", "conformance", "s13_no_message_is_parked_beyond_the_longest_delay"),

@@ -62,6 +62,7 @@ mutants! {
     HandlerUnbounded = "handler-unbounded", "S6", "A handler that hangs is waited for, for ever.";
     LaneKeptAfterReopen = "lane-kept-after-reopen", "L1", "What was read before the database was reopened is trusted after it.";
     NewcomersFirst = "newcomers-first", "W7", "Whoever the writer did not get to waits for all who come later.";
+    NoChangeIsSync = "no-change-is-sync", "W6", "A commit that changes nothing, and so syncs nothing, passes for a sync.";
     NoFence = "no-fence", "S5", "Settlements apply whoever holds the lane.";
     NotReachedIsSent = "not-reached-is-sent", "W7", "A message the receiver did not get to counts as delivered.";
     NoWatermark = "no-watermark", "S9", "A message that may have been purged is handled again.";

@@ -1,10 +1,11 @@
 //! Power cuts and failing calls, in short. The long form runs for as long as it is asked to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use twobox_core::ports::Answer;
+use twobox_core::ports::{Answer, LogStore};
 use twobox_core::{Destination, Error, ErrorKind, Message, MessageId, NewMessage, Response, Source, Stamp};
 use twobox_engine::relay::RelayOptions;
 use twobox_engine::{Relay, Shutdown, Timer as _};
@@ -312,30 +313,82 @@ fn l1_a_relay_reads_anew_from_its_cursors_after_the_store_was_reopened() {
     });
 }
 
+/// A store that commits as it does by default, on a disk of its own.
+struct Strong {
+    disk: Disk,
+    db: Sqlite,
+    folder: tempfile::TempDir,
+}
+
+impl Strong {
+    async fn open() -> Self {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Disk::new(0));
+        let builder = Sqlite::builder().drive(Drive::Manual).vfs(disk.name());
+        let db = builder.open(folder.path().join("shop.db")).await.unwrap();
+        let driven = db.clone();
+        tokio::spawn(async move { driven.drive().await });
+        db.migrate().await.unwrap();
+        Self { disk, db, folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("shop.db")
+    }
+
+    /// Runs a statement in a transaction of its own.
+    async fn run(&self, sql: &'static str) -> twobox_core::Result<usize> {
+        self.db.transaction::<_, Error, _>(move |tx| tx.execute(sql, [])).await
+    }
+
+    /// Another program's connection to the same file.
+    fn neighbour(&self) -> rusqlite::Connection {
+        let flags = rusqlite::OpenFlags::default();
+        rusqlite::Connection::open_with_flags_and_vfs(self.path(), flags, self.disk.name()).unwrap()
+    }
+}
+
+/// A connection that does not sync inserts a message, and then come commits that leave everything as it is. SQLite syncs
+/// nothing for those, so the message is no more durable than before.
+#[test]
+fn w6_what_may_be_sent_survives_a_power_cut_whatever_commits_came_before() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let strong = Strong::open().await;
+        strong.run("CREATE TABLE words (word)").await.unwrap();
+        strong.run("INSERT INTO words VALUES ('same')").await.unwrap();
+        let careless = strong.neighbour();
+        careless.execute_batch("PRAGMA synchronous = NORMAL").unwrap();
+        let insert =
+            "INSERT INTO outbox_log (source, destination, endpoint, payload) VALUES ('s', 'd', 'e', '')";
+        careless.execute(insert, []).unwrap();
+        strong.db.migrate().await.unwrap();
+        strong.run("UPDATE words SET word = 'same'").await.unwrap();
+        strong.db.make_durable(1, &careless.last_insert_rowid()).await.unwrap();
+        let image = strong.disk.image(Cut::Lost, &SeededRandom::new(0));
+        strong.disk.power_on(image).unwrap();
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let left = strong.neighbour().query_row("SELECT count(*) FROM outbox_log", [], count);
+        assert_eq!(left.unwrap(), 1);
+    });
+}
+
 /// A sync fails while another process has the file open. That process remembers a log whose pages are gone; what it
 /// remembers must not be copied into the database, checksums unread.
 #[test]
 fn s14_nothing_of_the_log_is_copied_while_another_process_has_the_file_open() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let (folder, disk) = (tempfile::tempdir().unwrap(), Disk::new(0));
-        let path = folder.path().join("shop.db");
-        let db = Sqlite::builder().drive(Drive::Manual).vfs(disk.name()).open(&path).await.unwrap();
-        let driven = db.clone();
-        tokio::spawn(async move { driven.drive().await });
-        db.migrate().await.unwrap();
-        let create = |sql: &'static str| db.transaction::<_, Error, _>(move |tx| tx.execute(sql, []));
-        create("CREATE TABLE one (n INTEGER)").await.unwrap();
-        let flags = rusqlite::OpenFlags::default();
-        let neighbour = rusqlite::Connection::open_with_flags_and_vfs(&path, flags, disk.name()).unwrap();
+        let strong = Strong::open().await;
+        strong.run("CREATE TABLE one (n INTEGER)").await.unwrap();
+        let neighbour = strong.neighbour();
         neighbour.query_row("SELECT count(*) FROM one", [], |_| Ok(())).unwrap();
-        let before = std::fs::read(&path).unwrap();
-        disk.fail(Fault { kind: Kind::SyncDroppingPages, nth: 0 });
-        let failed = create("CREATE TABLE two (n INTEGER)").await.unwrap_err();
-        assert_eq!((failed.kind(), disk.struck()), (ErrorKind::CommitUnknown, 1), "{failed}");
-        let stopped = create("CREATE TABLE three (n INTEGER)").await.unwrap_err();
+        let before = std::fs::read(strong.path()).unwrap();
+        strong.disk.fail(Fault { kind: Kind::SyncDroppingPages, nth: 0 });
+        let failed = strong.run("CREATE TABLE two (n INTEGER)").await.unwrap_err();
+        assert_eq!((failed.kind(), strong.disk.struck()), (ErrorKind::CommitUnknown, 1), "{failed}");
+        let stopped = strong.run("CREATE TABLE three (n INTEGER)").await.unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
-        assert!(std::fs::read(&path).unwrap() == before, "the log was copied");
+        assert!(std::fs::read(strong.path()).unwrap() == before, "the log was copied");
         drop(neighbour);
     });
 }

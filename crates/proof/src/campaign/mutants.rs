@@ -34,6 +34,7 @@ impl Harness {
             | Mutant::HalfBodiesStay
             | Mutant::LaneKeptAfterReopen
             | Mutant::NewcomersFirst
+            | Mutant::NoChangeIsSync
             | Mutant::NoFence
             | Mutant::OtherFileAccepted
             | Mutant::ParkedByClock

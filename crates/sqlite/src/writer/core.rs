@@ -362,6 +362,7 @@ impl Core {
         let open = self.open.as_ref().expect("a transaction is open");
         let ends = self.shared.log_ends(&open.connection).map_err(wrap("read the end of the log"))?;
         if must_write
+            && !mutant!(NoChangeIsSync)
             && (self.unsynced_since.is_some() || self.shared.is_beyond_synced(&ends))
             && let Some(barrier) = self.shared.barrier()
         {
