@@ -4,6 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, cargo, fuzz};
 
+/// How the harnesses are built: as fast as what ships, or nearly, in a fraction of the time.
+const HARNESS: &str = "harness";
+/// How the program is built that ships.
+const RELEASE: &str = "release";
+
 /// Where they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
@@ -17,20 +22,18 @@ pub(crate) struct Programs {
     pub(crate) xtask: PathBuf,
 }
 
-/// Builds all of them in release.
+/// Builds all of them.
 ///
 /// # Errors
 /// If one cannot be built.
 pub(crate) fn all(root: &Path) -> Result<Programs> {
     cargo::require_c_compiler()?;
     fuzz::build(&root.join("fuzz"))?;
-    let folder = root.join("target/proof");
-    std::fs::create_dir_all(&folder)?;
-    built(root, &["--package", "twobox-server"])?;
-    let twobox = kept(root, &folder, "twobox", "twobox")?;
+    built(root, RELEASE, &["--package", "twobox-server"])?;
+    let twobox = kept(root, RELEASE, "twobox", "twobox")?;
     Ok(Programs {
-        plain: proof(root, &folder, None, "plain")?,
-        schedules: proof(root, &folder, Some("shuttle"), "schedules")?,
+        plain: proof(root, None, "plain")?,
+        schedules: proof(root, Some("shuttle"), "schedules")?,
         mutants: mutants(root)?,
         twobox,
         xtask: std::env::current_exe()?,
@@ -42,33 +45,29 @@ pub(crate) fn all(root: &Path) -> Result<Programs> {
 /// # Errors
 /// If one cannot be built.
 pub(crate) fn mutants(root: &Path) -> Result<[PathBuf; 2]> {
-    let folder = root.join("target/proof");
-    std::fs::create_dir_all(&folder)?;
-    Ok([
-        proof(root, &folder, Some("mutants"), "mutants")?,
-        proof(root, &folder, Some("mutants,shuttle"), "mutants-schedules")?,
-    ])
+    Ok([proof(root, Some("mutants"), "mutants")?, proof(root, Some("mutants,shuttle"), "mutants-schedules")?])
 }
 
-fn proof(root: &Path, folder: &Path, feature: Option<&str>, name: &str) -> Result<PathBuf> {
+fn proof(root: &Path, feature: Option<&str>, name: &str) -> Result<PathBuf> {
     let mut arguments = vec!["--package", "twobox-proof", "--bins"];
     arguments.extend(feature.iter().flat_map(|feature| ["--features", feature]));
-    built(root, &arguments)?;
-    kept(root, folder, "twobox-proof", name)
+    built(root, HARNESS, &arguments)?;
+    kept(root, HARNESS, "twobox-proof", name)
 }
 
 /// Builds into the folder that is looked into afterwards, whatever is configured: what lies there may be an old one.
-fn built(root: &Path, arguments: &[&str]) -> Result<()> {
+fn built(root: &Path, profile: &str, arguments: &[&str]) -> Result<()> {
     let folder = root.join("target");
-    let mut command = cargo::command(root, &["build", "--release", "--target-dir"]);
+    let mut command = cargo::command(root, &["build", "--profile", profile, "--target-dir"]);
     command.arg(folder).args(arguments);
     cargo::finish(command)
 }
 
 /// The next build of the same program with other features would take its place.
-fn kept(root: &Path, folder: &Path, program: &str, name: &str) -> Result<PathBuf> {
-    let suffix = std::env::consts::EXE_SUFFIX;
+fn kept(root: &Path, profile: &str, program: &str, name: &str) -> Result<PathBuf> {
+    let (folder, suffix) = (root.join("target/proof"), std::env::consts::EXE_SUFFIX);
+    std::fs::create_dir_all(&folder)?;
     let kept = folder.join(format!("{name}{suffix}"));
-    std::fs::copy(root.join("target/release").join(format!("{program}{suffix}")), &kept)?;
+    std::fs::copy(root.join("target").join(profile).join(format!("{program}{suffix}")), &kept)?;
     Ok(kept)
 }
