@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, cargo, fuzz};
 
-/// How the harnesses are built: as fast as what ships, or nearly, in a fraction of the time.
+/// How the harnesses are built: as fast as what ships, in less time.
 const HARNESS: &str = "harness";
 /// How the program is built that ships.
 const RELEASE: &str = "release";
