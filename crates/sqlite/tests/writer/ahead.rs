@@ -181,7 +181,7 @@ fn s3_rows_that_triggers_hear_of_are_written_one_by_one() {
 /// A handler may queue the very message that comes after its own: what stands there so far is not what became of it.
 #[test]
 fn s3_ibx_028_a_row_that_is_written_ahead_is_no_message_that_was_handled() {
-    queues_a_later_message(|db, tx, queue, work| db.enqueue_work_in(tx, queue, work));
+    queues_a_later_message(Sqlite::enqueue_work_in);
 }
 
 /// Nor is it if the handler can do without: nobody goes on with an error that is not so.
