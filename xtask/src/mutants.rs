@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 29] = [
+const SUITE: [(&str, &str, &str, &str); 30] = [
     (
         "claimed-ahead-kept",
         "twobox-sqlite",
@@ -86,6 +86,12 @@ const SUITE: [(&str, &str, &str, &str); 29] = [
     ("queue-key-ignored", "twobox-sqlite", "conformance", "ibx_8_1_s12_only_the_head_is_claimed"),
     ("queue-no-fence", "twobox-sqlite", "conformance", "s5_a_lease_of_an_earlier_claim_settles_nothing"),
     ("queue-unstored", "twobox-sqlite", "conformance", "adr_04_stored_first_and_handled_later"),
+    (
+        "refusals-stay",
+        "twobox-http",
+        "http",
+        "s16_strangers_who_do_not_read_their_refusals_make_room_for_an_honest_newcomer",
+    ),
     (
         "restart-after-failed-sync",
         "twobox-sqlite",

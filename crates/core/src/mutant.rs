@@ -81,6 +81,7 @@ mutants! {
     QueueKeyIgnored = "queue-key-ignored", "S12", "Workers claim messages behind the head of their ordering key.";
     QueueNoFence = "queue-no-fence", "S5", "Workers settle messages whoever has claimed them since.";
     QueueUnstored = "queue-unstored", "S2", "A message for the queue is acknowledged without being stored.";
+    RefusalsStay = "refusals-stay", "S16", "Strangers who do not read why they are refused make no room for anybody.";
     RejectedIsSent = "rejected-is-sent", "L10", "A rejected message counts as delivered instead of becoming a dead letter.";
     ReplayRunsDone = "replay-runs-done", "S5", "A replayed message runs again although it was done.";
     RestartAfterFailedSync = "restart-after-failed-sync", "S14", "The log is started again although the copy of it has just failed.";

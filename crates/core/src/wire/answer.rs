@@ -22,8 +22,8 @@ use crate::{Error, ErrorKind, MessageId, Response, Result};
 
 /// Media type of answers: a sender takes nothing else for one.
 pub const ANSWER_TYPE: &str = "application/vnd.twobox+json";
-/// Bytes of responses in the answer to a batch: 256 KiB. Those beyond are left out, and fetched singly by whoever
-/// wants them.
+/// Bytes of responses in the answer to several messages: 256 KiB. Those beyond are left out, and fetched singly by
+/// whoever wants them.
 pub const RESPONSES_BYTES_MAX: usize = 256 << 10;
 /// Bytes of an answer: 8 MiB. Room for a thousand messages with long errors, or for the largest single response
 /// in base64.
@@ -70,17 +70,38 @@ fn outcome(answer: &Answer) -> &'static str {
 #[must_use]
 pub fn encode_answer(id: &MessageId, answer: &Answer) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    write(id, answer, &mut usize::MAX.clone(), &mut out);
+    write(id, answer, &mut ResponseRoom::of(1), &mut out);
     out
+}
+
+/// Room for responses in the answer to several messages. One alone has its response whatever its size.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseRoom(usize);
+
+impl ResponseRoom {
+    /// For the answer to so many messages.
+    #[must_use]
+    pub fn of(messages: usize) -> Self {
+        Self(if messages == 1 { usize::MAX } else { RESPONSES_BYTES_MAX })
+    }
+
+    /// Takes room for so many bytes. `false`, and nothing is taken, if there is not that much.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
 }
 
 /// The answer to a batch, with responses up to [`RESPONSES_BYTES_MAX`].
 #[must_use]
 pub fn encode_answers<'a>(answers: impl IntoIterator<Item = (&'a MessageId, &'a Answer)>) -> Vec<u8> {
+    let mut answers = answers.into_iter();
+    let (first, second) = (answers.next(), answers.next());
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(br#"{"answers":["#);
-    let mut room = RESPONSES_BYTES_MAX;
-    for (id, answer) in answers {
+    let mut room = ResponseRoom::of(first.iter().chain(&second).count());
+    for (id, answer) in first.into_iter().chain(second).chain(answers) {
         if out.last() == Some(&b'}') {
             out.push(b',');
         }
@@ -110,7 +131,7 @@ pub fn encode_refusal(outcome: &str, error: &str) -> Vec<u8> {
     out
 }
 
-fn write(id: &MessageId, answer: &Answer, room: &mut usize, out: &mut Vec<u8>) {
+fn write(id: &MessageId, answer: &Answer, room: &mut ResponseRoom, out: &mut Vec<u8>) {
     out.push(b'{');
     member(out, MESSAGE_ID, id.as_str());
     member(out, OUTCOME, outcome(answer));
@@ -128,7 +149,12 @@ fn write(id: &MessageId, answer: &Answer, room: &mut usize, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_acknowledged(response: Option<&Response>, duplicate: bool, room: &mut usize, out: &mut Vec<u8>) {
+fn write_acknowledged(
+    response: Option<&Response>,
+    duplicate: bool,
+    room: &mut ResponseRoom,
+    out: &mut Vec<u8>,
+) {
     let flags = if duplicate {
         &br#","acknowledged":true,"duplicateDetected":true"#[..]
     } else {
@@ -137,8 +163,9 @@ fn write_acknowledged(response: Option<&Response>, duplicate: bool, room: &mut u
     out.extend_from_slice(flags);
     let Some(response) = response else { return };
     let (text, encoding) = encode(&response.content_type, &response.body);
-    let Some(left) = room.checked_sub(text.len()) else { return };
-    *room = left;
+    if !room.take(text.len()) {
+        return;
+    }
     member_name(out, "payload");
     out.extend_from_slice(text.as_bytes());
     if response.content_type != JSON {

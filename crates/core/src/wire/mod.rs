@@ -44,9 +44,9 @@ mod probe;
 mod scan;
 
 pub use self::answer::{
-    ANSWER_BYTES_MAX, ANSWER_TYPE, BatchAnswer, RESPONSES_BYTES_MAX, answer_status, encode_answer,
-    encode_answers, encode_refusal, parse_answer, parse_answers, parse_batch_answer, parse_refusal,
-    with_inbox,
+    ANSWER_BYTES_MAX, ANSWER_TYPE, BatchAnswer, RESPONSES_BYTES_MAX, ResponseRoom, answer_status,
+    encode_answer, encode_answers, encode_refusal, parse_answer, parse_answers, parse_batch_answer,
+    parse_refusal, with_inbox,
 };
 pub use self::draft::{Batch, Draft, Stamp};
 pub use self::envelope::Envelope;

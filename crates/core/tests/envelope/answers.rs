@@ -100,6 +100,9 @@ fn responses_beyond_the_limit_are_left_out_of_a_batch_but_not_of_a_single_answer
     let parsed = parse_answers(&encode_answers(ids.iter().zip(&answers)), ids.iter()).unwrap();
     assert_eq!(parsed, [answers[0].clone(), Answer::Done(None), Answer::Held]);
     assert_eq!(parse_answer(&encode_answer(&ids[1], &answers[1]), &ids[1]).unwrap(), answers[1]);
+    let larger = [Answer::Duplicate(response("text/plain", &vec![7; RESPONSES_BYTES_MAX + 1]))];
+    let alone = encode_answers(ids[..1].iter().zip(&larger));
+    assert_eq!(parse_answers(&alone, ids[..1].iter()).unwrap(), larger, "nor of a batch of one");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) trait Answering: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Incoming>,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
@@ -242,7 +242,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 
 async fn answer<A: Answering>(
     service: &Arc<A>,
-    connection: &Connection,
+    connection: &Arc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     connection.enter(Phase::Body);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::ServerLimits;
 use super::connections::Connection;
 use super::reply::{Refusal, Why};
-use super::room::Room;
+use super::room::{ForBody, Room};
 
 /// A body, and its share of the room for bodies.
 pub(super) struct Read {
@@ -26,12 +26,12 @@ pub(super) async fn read(
     bytes_max: usize,
     limits: &ServerLimits,
     room: &Room,
-    connection: &Connection,
+    connection: &Arc<Connection>,
 ) -> Result<Read, Refusal> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    let reading = collect(body, bytes_max, limits, room.for_bodies(connection.is_proved()));
+    let reading = collect(body, bytes_max, limits, room.for_body(connection));
     let Ok(read) = tokio::time::timeout(limits.body_timeout, reading).await else {
         return Err(Why::TimedOut.because("the body did not end in time"));
     };
@@ -44,7 +44,7 @@ async fn collect(
     mut body: Incoming,
     bytes_max: usize,
     limits: &ServerLimits,
-    bodies: &Arc<Semaphore>,
+    bodies: ForBody<'_>,
 ) -> Result<Read, Refusal> {
     let started = Instant::now();
     let (mut bytes, mut room) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
@@ -64,10 +64,7 @@ async fn collect(
         if is_slow(started.elapsed(), bytes.len() + data.len(), limits) {
             return Err(Why::TimedOut.because("the body comes too slowly"));
         }
-        let share = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let share = Arc::clone(bodies)
-            .try_acquire_many_owned(share)
-            .map_err(|_| Why::NoRoom.because("too many bytes are being received"))?;
+        let share = bodies.share(data.len()).await?;
         match &mut room {
             Some(room) => room.merge(share),
             None => room = Some(share),

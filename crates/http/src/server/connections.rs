@@ -154,16 +154,13 @@ impl Open {
     /// Cuts the connection that matters least, of one peer or of all. It leaves the books at once, so that the newcomer
     /// has its place.
     fn make_room(&mut self, peer: Option<IpAddr>) -> Option<()> {
-        let connection = loop {
+        loop {
             let id = self.least(peer)?;
             // It may have begun to work since it was looked at. Then it stays, and another one goes.
             if self.by_id.get(&id)?.displace() {
-                break self.remove(id)?;
+                return self.remove(id).map(drop);
             }
-        };
-        tracing::debug!(peer = connection.peer.to_string(), "connection cut: it makes room for another");
-        connection.cut.notify_one();
-        Some(())
+        }
     }
 
     /// The one that has been waited for longest, strangers first: otherwise whoever opens many connections would
@@ -229,23 +226,28 @@ impl Connection {
         }
     }
 
-    /// Makes room for another, if it is not at work.
-    fn displace(&self) -> bool {
+    /// Is cut to make room for another, if it is not at work.
+    pub(super) fn displace(&self) -> bool {
         let mut now = self.lock();
         let makes_room = self.makes_room(now.0);
         if makes_room {
             *now = (Phase::Displaced, Instant::now());
+            let peer = self.peer.to_string();
+            tracing::debug!(peer, "connection cut: it makes room for another");
+            self.cut.notify_one();
         }
         makes_room
     }
 
     /// Whether it would make room for another in this phase. Anybody can write a good head, so a stranger's body counts
-    /// no more than silence: otherwise strangers could take all places with bodies that never end.
+    /// no more than silence: otherwise strangers could take all places with bodies that never end, or by not reading why
+    /// they are refused. Whoever is answered otherwise is no stranger any more.
     fn makes_room(&self, phase: Phase) -> bool {
         match phase {
             Phase::New | Phase::Idle | Phase::Head => true,
             Phase::Body => !self.is_proved() && !mutant!(HalfBodiesStay),
-            Phase::Busy | Phase::Answering | Phase::Displaced => false,
+            Phase::Answering => !self.is_proved() && !mutant!(RefusalsStay),
+            Phase::Busy | Phase::Displaced => false,
         }
     }
 

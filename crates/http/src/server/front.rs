@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Request, Response};
 use tokio::net::TcpListener;
@@ -106,9 +106,11 @@ impl Front {
     /// Serves until `shutdown` completes, then lets requests finish within the stated time (S20).
     pub async fn serve(self, web: impl Web, shutdown: BoxFuture<'static, ()>) {
         let Self { socket, limits } = self;
-        let service = Served { room: Room::new(&limits), limits: limits.clone(), web: Arc::new(web) };
         // Connections of operators are not among those of senders, which the figures count.
-        accept::serve(socket, (limits, Arc::default()), Arc::new(service), shutdown).await;
+        let meters = Arc::default();
+        let room = Room::new(&limits, &meters);
+        let service = Served { room, limits: limits.clone(), web: Arc::new(web) };
+        accept::serve(socket, (limits, meters), Arc::new(service), shutdown).await;
     }
 }
 
@@ -129,7 +131,7 @@ struct Served<W> {
 }
 
 impl<W: Web> Answering for Served<W> {
-    async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let response = match self.web.admit(&mut head) {
             Ok(bytes_max) => self.admitted(head, body, bytes_max, connection).await,
@@ -148,7 +150,7 @@ impl<W: Web> Served<W> {
         head: Parts,
         body: Incoming,
         bytes_max: usize,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) -> Response<Bytes> {
         // Whoever may send a body is known by the head, so this is nobody who only takes up a place.
         if bytes_max > 0 {
@@ -209,12 +211,12 @@ fn settled(mut response: Response<Bytes>, is_read: bool) -> Response<Bytes> {
 /// # Errors
 /// What is wrong, in words.
 pub fn check_json(headers: &HeaderMap) -> Result<(), &'static str> {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if text(&CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+    let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_ascii_lowercase();
+    if headers.get_all(CONTENT_ENCODING).iter().any(|encoding| text(encoding) != "identity") {
         return Err("compressed bodies are not taken: send it as it is");
     }
-    let essence = text(&CONTENT_TYPE).and_then(|of| of.split(';').next()).unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    let content_type = headers.get(CONTENT_TYPE).map(text).unwrap_or_default();
+    if content_type.split(';').next().is_some_and(|essence| essence.trim() == "application/json") {
         return Ok(());
     }
     Err("the content type is not application/json")

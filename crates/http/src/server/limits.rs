@@ -31,7 +31,7 @@ pub struct ServerLimits {
     /// Bytes per second below which a body is given up after `body_grace`. Default 1 KiB.
     pub body_rate_min: usize,
     /// Bytes of bodies that are kept at a time, over all connections. Default 64 MiB. Half of it is for connections
-    /// that have sent something good before, so that strangers cannot take it all.
+    /// that have sent something good before, so that strangers cannot take it all; strangers make room for each other.
     pub bodies_bytes_max: usize,
     /// Requests that are handled at a time. Default 64. The rest waits its turn, up to a second.
     pub requests_max: usize,

@@ -136,8 +136,9 @@ impl HttpServer {
     /// Talks with one peer over a stream that was accepted elsewhere: a Unix socket, a tunnel, memory. TLS, if there
     /// is to be any, has been agreed on already.
     ///
-    /// Everything that arrives is limited as usual. How many such streams there are and how long each may be silent
-    /// is for whoever accepts them: they are not among this server's own connections.
+    /// Every request is limited as usual. How many such streams there are, how much room they take together and how long
+    /// each may be silent, or take for the head of a request, is for whoever accepts them: they are not among this
+    /// server's own connections.
     pub fn serve_stream<S>(
         &self,
         name: Destination,
@@ -153,7 +154,7 @@ impl HttpServer {
     fn service(&self, name: Destination, receiver: Arc<dyn Receive>) -> Arc<Service> {
         let mut server = self.clone();
         server.names.push(name);
-        let (room, unauthentic) = (Room::new(&server.limits), Flood::default());
+        let (room, unauthentic) = (Room::new(&server.limits, &server.meters), Flood::default());
         Arc::new(Service { room, server, receiver, unauthentic })
     }
 }
@@ -185,7 +186,7 @@ struct Service {
 }
 
 impl Answering for Service {
-    async fn answer(&self, request: Request<Incoming>, connection: &Connection) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
         let reply = self.handle(request, connection).await;
         crash_point!("http.before-answer");
         reply.into_response()

@@ -9,9 +9,9 @@ use twobox_core::clock::BoxFuture;
 use twobox_core::ports::{Answer, Receive, Transport};
 use twobox_core::signing::Keyring;
 use twobox_core::{Error, Message, Payload, Response};
-use twobox_http::{Http, HttpServer};
+use twobox_http::{ClientLimits, Http, HttpServer};
 
-use crate::fake::{Act, Fake, say};
+use crate::fake::{Act, Fake, Vacant, say};
 use crate::world::{Billing, EVER, Shop, destination, key, keyring, keyrings, link, message};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,6 +24,44 @@ async fn rf_14_messages_are_delivered_over_http_and_marked_sent() {
     assert_eq!(billing.effects().await, 2_000);
     shop.stop().await;
     billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_14_requests_share_a_connection_until_it_was_idle_for_too_long() {
+    let billing = Billing::signed().await;
+    let often = async |idle_timeout| {
+        let wire = Fake::wire(billing.address).await;
+        let limits = ClientLimits { idle_timeout, ..ClientLimits::default() };
+        let http = Http::signed(&wire.url(), keyring()).unwrap().limits(limits);
+        for _ in 0..20 {
+            http.deliver(&link(), vec![message("m")], EVER).await.unwrap();
+        }
+        wire.connections()
+    };
+    // The client may open another while an answer's connection is about to come back to it, and keeps both.
+    let shared = often(EVER).await;
+    assert!(shared <= 5, "{shared}");
+    assert_eq!(often(Duration::ZERO).await, 20);
+    billing.stop().await;
+}
+
+#[test]
+fn rf_14_proxies_that_the_environment_names_are_not_asked() {
+    // In a process of its own, because it is the process that has an environment.
+    let delivery = "delivery::rf_14_messages_are_delivered_over_http_and_marked_sent";
+    let vacant = Vacant::new();
+    let names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+    let upper = names.iter().map(|name| (name.to_string(), vacant.url()));
+    let lower = names.iter().map(|name| (name.to_lowercase(), vacant.url()));
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([delivery, "--exact"])
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .envs(upper.chain(lower))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

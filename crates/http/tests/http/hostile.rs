@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use twobox_core::clock::BoxFuture;
-use twobox_core::ports::{Answer, Receive, Transport};
+use twobox_core::ports::{Answer, Link, Receive, Transport};
 use twobox_core::wire::Limits;
 use twobox_core::{Message, Result};
 use twobox_http::{Http, HttpServer, ServerLimits};
@@ -215,10 +215,16 @@ async fn s16_json_of_a_hundred_thousand_levels_is_malformed_and_breaks_nothing()
 async fn s16_what_no_route_takes_is_refused_and_writes_nothing() {
     const JSON: &str = "content-type: application/json";
     besieged(ServerLimits::default(), async |address, _| {
-        let refused: [(&str, &[&str], u16, &str); 15] = [
+        let refused: [(&str, &[&str], u16, &str); 16] = [
             ("POST /_rf/receive/batch", &[JSON, "content-encoding: gzip"], 415, "unsupported"),
             ("POST /_rf/receive", &[JSON, "content-encoding: gzip"], 415, "unsupported"),
             ("POST /_rf/receive/batch", &[JSON, "content-encoding: br, identity"], 415, "unsupported"),
+            (
+                "POST /_rf/receive/batch",
+                &[JSON, "content-encoding: identity", "content-encoding: gzip"],
+                415,
+                "unsupported",
+            ),
             ("POST /_rf/receive/batch", &["content-type: text/plain"], 415, "unsupported"),
             ("POST /_rf/receive/batch", &["content-type: application/jsonp"], 415, "unsupported"),
             ("POST /_rf/receive/batch", &["content-type: \u{e9}"], 415, "unsupported"),
@@ -507,33 +513,107 @@ async fn s16_beyond_the_bytes_of_bodies_at_a_time_the_server_is_busy_and_then_wo
     let limits = ServerLimits { wire, bodies_bytes_max: 2 * room, ..ServerLimits::default() };
     let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
     let billing = Billing::start(server).await;
-    // Takes all the room strangers have but a hundred bytes, and does not go on.
-    let body = padded(batch("hoarded"), room);
-    let hoarded = [&post_head(BATCH, room), &body[..room - 100]].concat();
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    let proved = async || {
+        let mut raw = Raw::connect(billing.address).await;
+        assert_eq!(raw.ask(&post(BATCH, &batch("known"))).await.status, 200);
+        raw
+    };
+    // Neither are strangers.
+    let mut asking = proved().await;
+    http.deliver(&link(), vec![message("known")], EVER).await.unwrap();
     let probe = head(&format!("POST {BATCH}"), &["content-type: application/json", "content-length: 200"]);
     let probe = [probe, vec![b' '; 200]].concat();
-    let ask = async || Raw::connect(billing.address).await.ask(&probe).await;
+    // Takes all the room there is but a hundred bytes, and does not go on.
+    let body = padded(batch("hoarded"), room);
+    let hoarded = [&post_head(BATCH, room), &body[..room - 100]].concat();
     let mut hoarders = Vec::new();
     // A hoarder that comes while a probe has its share is refused itself, and another one has to come.
     let busy = eventually("there is no room", EVER, async || {
-        let mut hoarder = Raw::connect(billing.address).await;
+        let mut hoarder = proved().await;
         hoarder.send(&hoarded).await;
         hoarders.push(hoarder);
-        Some(ask().await).filter(|of| of.status == 503)
+        Some(asking.ask(&probe).await).filter(|reply| reply.status == 503)
     });
     let busy = busy.await;
     assert_refused(&busy, 503, "busy");
     assert_eq!(busy.header("retry-after"), Some("1"));
-    let http = Http::signed(&billing.url(), keyring()).unwrap();
     let refused = http.deliver(&link(), vec![message("m")], EVER).await.unwrap_err();
     assert_eq!((refused.is_ambiguous(), refused.retry_after()), (false, Some(Duration::from_secs(1))));
     let store = |sql| billing.store.count(sql);
-    assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (0, 0));
+    assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (1, 1));
     drop(hoarders);
     let deliver = async || http.deliver(&link(), vec![message("m")], EVER).await.ok();
     let answers = eventually("there is room again", EVER, deliver).await;
     assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
-    assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (1, 1));
+    assert_eq!((billing.effects().await, store("SELECT count(*) FROM inbox").await), (2, 2));
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s16_strangers_who_hoard_the_room_for_bodies_make_room_for_an_honest_newcomer() {
+    let room = 64 << 10;
+    let wire = Limits { envelope_bytes: room, batch_bytes: room, ..Limits::default() };
+    let limits = ServerLimits { wire, bodies_bytes_max: 2 * room, ..ServerLimits::default() };
+    let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
+    let billing = Billing::start(server).await;
+    // Each has a quarter of the room, and all of them together the whole of it.
+    let hoarded = [post_head(BATCH, room), vec![b' '; room / 4]].concat();
+    let mut hoarders = Vec::new();
+    for _ in 0..8 {
+        let mut hoarder = Raw::connect(billing.address).await;
+        hoarder.send(&hoarded).await;
+        hoarders.push(hoarder);
+        let http = Http::signed(&billing.url(), keyring()).unwrap(); // a newcomer each time
+        let answers = http.deliver(&link(), vec![message(&"x".repeat(hoarders.len()))], EVER).await.unwrap();
+        assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
+    }
+    assert_eq!(hoarders[0].closed().await, b"", "whoever came first has made room");
+    assert_eq!(billing.effects().await, 8);
+    drop(hoarders);
+    billing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s16_a_receiver_that_does_not_answer_is_given_up_and_keeps_its_turn() {
+    let limits = ServerLimits { requests_max: 1, budget: SHORT, ..ServerLimits::default() };
+    let mut gate = Gate::new(limits).await;
+    let reply = gate.in_flight().await.answer().await;
+    assert_refused(&reply, 503, "unavailable");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let request = post(BATCH, &batch("next"));
+    let mut raw = Raw::connect(gate.billing.address).await;
+    assert_refused(&raw.ask(&request).await, 503, "busy");
+    gate.gate.send_replace(true);
+    let done = async || Some(raw.ask(&request).await).filter(|reply| reply.status == 200);
+    eventually("there is a turn again", EVER, done).await;
+    gate.billing.stop().await;
+}
+
+/// A receiver whose store does not say which it is.
+struct Nameless;
+
+impl Receive for Nameless {
+    fn receive(&self, _: Vec<Arc<Message>>, _: Duration) -> BoxFuture<'static, Result<Vec<Answer>>> {
+        unreachable!("nobody gets that far")
+    }
+
+    fn meet(&self, _: Option<&Link>) -> BoxFuture<'static, Option<Arc<str>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s16_a_store_that_does_not_say_which_it_is_is_given_up_too() {
+    let limits = ServerLimits { budget: SHORT, ..ServerLimits::default() };
+    let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
+    let billing = Billing::serving(&server, Store::new().await, Arc::new(Nameless));
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    for messages in [vec![], vec![message("m")]] {
+        let refused = http.deliver(&link(), messages, EVER).await.unwrap_err();
+        assert!(refused.to_string().starts_with("status 503"), "{refused}");
+        assert!(!refused.is_ambiguous());
+    }
     billing.stop().await;
 }
 

@@ -1,7 +1,10 @@
 //! When all places are taken: who has to give up theirs, and who is turned away.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
 use twobox_core::ports::{Answer, Transport};
 use twobox_http::{Http, HttpServer, ServerLimits};
 
@@ -12,6 +15,8 @@ use crate::world::{Billing, EVER, keyring, keyrings, link, message};
 
 /// Few enough to take them all by hand.
 const PLACES: usize = 4;
+/// Longer than a server takes to read what it has room for.
+const STUCK: Duration = Duration::from_millis(500);
 
 /// Sends the head of a request, and waits until the server asks for its body: then it is reading it.
 async fn until_body_is_read(raw: &mut Raw, length: usize) {
@@ -52,6 +57,38 @@ async fn s16_strangers_with_half_bodies_make_room_for_an_honest_newcomer() {
         drop(strangers); // or the server would wait for their bodies
         billing.stop().await;
     }
+}
+
+/// A stranger who asks until nobody takes any more of it, and reads none of the refusals.
+async fn deaf(to: SocketAddr) -> Raw {
+    let mut raw = Raw::narrow(to).await;
+    let requests = head(&format!("POST {BATCH}"), &["content-type: application/json", "content-length: 0"])
+        .repeat(1_000);
+    // What is written in part is written on; that it stands still shows that every buffer is full.
+    let mut written = 0;
+    while let Ok(wrote) = timeout(STUCK, raw.stream.write(&requests[written % requests.len()..])).await {
+        written += wrote.unwrap();
+    }
+    raw
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s16_strangers_who_do_not_read_their_refusals_make_room_for_an_honest_newcomer() {
+    let limits = ServerLimits { connections_max: PLACES, answer_timeout: EVER, ..ServerLimits::default() };
+    let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap().limits(limits);
+    let billing = Billing::start(server).await;
+    let mut strangers = Vec::new();
+    for _ in 0..PLACES {
+        strangers.push(deaf(billing.address).await);
+    }
+    let http = Http::signed(&billing.url(), keyring()).unwrap();
+    for id in ["honest", "again"] {
+        let answers = http.deliver(&link(), vec![message(id)], EVER).await.unwrap();
+        assert!(matches!(answers[..], [Answer::Done(_)]), "{answers:?}");
+    }
+    assert_eq!(billing.effects().await, 2);
+    drop(strangers);
+    billing.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,6 +49,7 @@ impl Harness {
             | Mutant::QueueKeyIgnored
             | Mutant::QueueNoFence
             | Mutant::QueueUnstored
+            | Mutant::RefusalsStay
             | Mutant::RestartAfterFailedSync
             | Mutant::StopUnbounded
             | Mutant::SwallowedErrorCommits

@@ -7,6 +7,7 @@ use rusqlite::params;
 use tokio::sync::oneshot;
 use twobox_core::handler::shorten;
 use twobox_core::ports::{Answer, Delivery, KeyGate};
+use twobox_core::wire::ResponseRoom;
 use twobox_core::{Consumer, Error, Result, Source, Timestamp, crash_point, mutant};
 
 use super::SqliteHandler;
@@ -22,6 +23,8 @@ pub(super) struct ProcessJob {
     options: Arc<Options>,
     deliveries: Vec<Delivery<SqliteHandler>>,
     answers: Vec<Answer>,
+    /// What is left for their responses: those that no answer has room for are not kept until then.
+    room: ResponseRoom,
     /// How many answers are committed.
     committed: usize,
     gate: KeyGate,
@@ -103,6 +106,7 @@ impl ProcessJob {
         let job = Self {
             options: Arc::clone(options),
             answers: Vec::with_capacity(deliveries.len()),
+            room: ResponseRoom::of(deliveries.len()),
             deliveries,
             committed: 0,
             gate: KeyGate::default(),
@@ -143,11 +147,20 @@ impl ProcessJob {
             }
         };
         self.gate.note(message, &answer);
-        self.answers.push(answer);
+        self.answers.push(within(&mut self.room, answer));
     }
 
     fn progress(&self) -> Progress {
         if self.answers.len() == self.deliveries.len() { Progress::Finished } else { Progress::More }
+    }
+}
+
+/// The answer, without its response if there is no room for that.
+fn within(room: &mut ResponseRoom, answer: Answer) -> Answer {
+    match answer {
+        Answer::Done(Some(response)) if !room.take(response.body.len()) => Answer::Done(None),
+        Answer::Duplicate(Some(response)) if !room.take(response.body.len()) => Answer::Duplicate(None),
+        answer => answer,
     }
 }
 
@@ -237,8 +250,12 @@ impl Job for ProcessJob {
         self.answers.truncate(self.committed);
         self.peers.clear();
         self.gate = KeyGate::default();
+        self.room = ResponseRoom::of(self.deliveries.len());
         for (delivery, answer) in self.deliveries.iter().zip(&self.answers) {
             self.gate.note(&delivery.message, answer);
+            if let Answer::Done(Some(response)) | Answer::Duplicate(Some(response)) = answer {
+                self.room.take(response.body.len());
+            }
         }
     }
 

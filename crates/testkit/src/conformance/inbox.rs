@@ -214,6 +214,24 @@ pub async fn rf_25_a_response_beyond_the_limit_is_rejected<F: StoreFixture>() {
     assert!(error.contains("response_bytes_max"), "{error}");
 }
 
+/// RF-25, S16: a batch holds no more responses than its answer has room for; a message alone has its own.
+pub async fn rf_25_s16_responses_that_no_answer_has_room_for_are_not_kept<F: StoreFixture>() {
+    let fixture = F::fresh().await;
+    let batch: Vec<_> = (0..8).map(|n| message(&fixture, &format!("m{n}"), "billing")).collect();
+    for again in [false, true] {
+        let answers = deliver(&fixture, &batch, |_| Some(HandlerScript::Large(60 << 10))).await;
+        let sizes = answers.iter().map(|answer| match answer {
+            Answer::Done(response) if !again => response.as_ref().map(|response| response.body.len()),
+            Answer::Duplicate(response) if again => response.as_ref().map(|response| response.body.len()),
+            answer => panic!("{answer:?}"),
+        });
+        let room = [Some(60 << 10); 4].into_iter().chain([None; 4]);
+        assert!(sizes.eq(room), "four of them are within 256 KiB; again: {again}");
+    }
+    let alone = once(&fixture, &batch[7], Effect).await;
+    assert!(matches!(&alone, Answer::Duplicate(Some(response)) if response.body.len() == 60 << 10));
+}
+
 /// Follow-ups exist exactly when the effect does.
 pub async fn follow_ups_commit_with_the_effect<F: StoreFixture>() {
     let fixture = F::fresh().await;

@@ -66,6 +66,7 @@ macro_rules! store_conformance {
                 l4_a_failure_holds_its_key_and_nobody_else, s9_what_was_forgotten_is_refused_as_too_old,
                 s9_a_message_from_the_future_is_refused_for_now, an_unknown_endpoint_leaves_no_row,
                 w7_what_was_not_reached_is_said_so, rf_25_a_response_beyond_the_limit_is_rejected,
+                rf_25_s16_responses_that_no_answer_has_room_for_are_not_kept,
                 follow_ups_commit_with_the_effect, results_survive_a_reopening, one_bad_neighbour_spoils_nobody;
             sweep: rf_12_only_old_sent_messages_are_trimmed,
                 s13_rf_12_what_a_clock_that_was_ahead_has_sent_is_trimmed, s18_sweeping_goes_in_small_batches,
