@@ -9,6 +9,8 @@ fn rf_15_services_that_are_killed_in_the_middle_of_requests_lose_and_double_noth
     assert!(tally.violations.is_empty(), "{tally:#?}");
     assert_eq!(tally.kills, 40);
     assert!(tally.in_flight * 2 >= tally.kills, "kills that hit nothing prove nothing: {tally:#?}");
-    assert!(tally.cuts + tally.answers_lost > 0, "{tally:#?}");
+    // What was answered in vain comes again.
+    let counts = [tally.cuts, tally.answers_lost, tally.duplicates];
+    assert!(counts.iter().all(|count| *count > 0), "{tally:#?}");
     assert_eq!(tally.delivered, tally.orders);
 }

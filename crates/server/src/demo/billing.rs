@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -55,14 +54,27 @@ pub(crate) async fn run(arguments: BillingArguments) -> Result<()> {
 /// Counts duplicates where a kill cannot undo it: what was written to a file outlives the process.
 struct Counting {
     receiver: Arc<dyn Receive>,
-    count: Arc<(AtomicU64, File)>,
+    count: Arc<Mutex<Count>>,
 }
 
 impl Counting {
     fn new(receiver: Arc<dyn Receive>, path: &Path) -> Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        let count = read_count(&file);
-        Ok(Self { receiver, count: Arc::new((AtomicU64::new(count), file)) })
+        Ok(Self { receiver, count: Arc::new(Mutex::new(Count { sum: read_count(&file), file })) })
+    }
+}
+
+struct Count {
+    sum: u64,
+    file: File,
+}
+
+impl Count {
+    /// Several requests are answered at a time: a smaller sum must not be written after a larger one.
+    fn add(&mut self, duplicates: u64) {
+        self.sum += duplicates;
+        // Only a figure of the demonstration depends on it.
+        let _: std::io::Result<()> = self.file.write_all_at(&self.sum.to_le_bytes(), 0);
     }
 }
 
@@ -84,10 +96,7 @@ impl Receive for Counting {
             let duplicates =
                 answers.iter().filter(|answer| matches!(answer, Answer::Duplicate(_))).count() as u64;
             if duplicates > 0 {
-                let (count, file) = &*counted;
-                let sum = count.fetch_add(duplicates, Ordering::Relaxed) + duplicates;
-                // Only a figure of the demonstration depends on it.
-                let _: std::io::Result<()> = file.write_all_at(&sum.to_le_bytes(), 0);
+                counted.lock().unwrap_or_else(PoisonError::into_inner).add(duplicates);
             }
             Ok(answers)
         })

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 pub(crate) use self::billing::{BillingArguments, run as billing};
 pub(crate) use self::shop::{ShopArguments, run as shop};
 use self::stage::Stage;
-use crate::Result;
+use crate::{Exit, Result};
 
 /// Options of `twobox demo`.
 #[derive(Clone, Debug, Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Most milliseconds between two faults. With 0, whoever is next is killed as soon as a request is in flight.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(..=60_000))]
     pause_max_ms: u64,
-    /// Keeps the two databases and says where they are.
+    /// Keeps the two databases and says where they are, as it does in any case if something was lost or doubled.
     #[arg(long)]
     keep: bool,
     /// Prints the result as JSON.
@@ -48,9 +48,22 @@ pub(crate) struct Arguments {
 
 /// Runs the demonstration. The exit code says whether anything was lost or doubled.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let folder = Folder::new(arguments.keep)?;
+    let mut folder = Folder::new(arguments.keep)?;
     let seed = arguments.seed.unwrap_or_else(chance::fresh_seed);
-    let result = Stage::new(folder.path(), &arguments, seed).await?.play().await?;
+    let stage = Stage::new(folder.path(), &arguments, seed).await?;
+    let result = tokio::select! {
+        result = stage.play() => result?,
+        // Both services end with the stage, and the folder goes with this function.
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            eprintln!("twobox: interrupted; nothing was counted");
+            return Ok(Exit::Unfinished.into());
+        }
+    };
+    if !result.is_whole() {
+        // A seed repeats what is done to the services, but not when: this is all the evidence there is.
+        folder = folder.keep();
+    }
     if arguments.json {
         println!("{:#}", report::json(&result, folder.kept()));
     } else {
@@ -68,7 +81,15 @@ enum Folder {
 impl Folder {
     fn new(keep: bool) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("twobox-demo-").tempdir()?;
-        Ok(if keep { Self::Kept(folder.keep()) } else { Self::Temporary(folder) })
+        let folder = Self::Temporary(folder);
+        Ok(if keep { folder.keep() } else { folder })
+    }
+
+    fn keep(self) -> Self {
+        match self {
+            Self::Temporary(folder) => Self::Kept(folder.keep()),
+            Self::Kept(path) => Self::Kept(path),
+        }
     }
 
     fn path(&self) -> &Path {

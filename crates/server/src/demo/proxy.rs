@@ -23,7 +23,7 @@ pub(super) struct Proxy {
 struct State {
     billing: Mutex<Option<SocketAddr>>,
     in_flight: AtomicU64,
-    /// Requests that are to be cut, and answers that are to be lost.
+    /// Requests with orders that are to be cut, and answers to such that are to be lost.
     to_cut: AtomicU64,
     to_drop: AtomicU64,
     cut: AtomicU64,
@@ -49,12 +49,12 @@ impl Proxy {
         *self.state.billing.lock().unwrap_or_else(PoisonError::into_inner) = Some(billing);
     }
 
-    /// Cuts the next request in two.
+    /// Cuts the next request with orders in two.
     pub(super) fn cut_one(&self) {
         self.state.to_cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Loses the next answer.
+    /// Loses the next answer to such a request.
     pub(super) fn drop_one(&self) {
         self.state.to_drop.fetch_add(1, Ordering::Relaxed);
     }
@@ -72,10 +72,20 @@ impl Proxy {
 
     /// Waits until a request is in flight, but not for longer than `patience`.
     pub(super) async fn until_in_flight(&self, patience: Duration) {
+        self.until(patience, || self.in_flight() > 0).await;
+    }
+
+    /// Waits until everything is broken that is to be, but not for longer than `patience`.
+    pub(super) async fn until_broken(&self, patience: Duration) {
+        let left = || [&self.state.to_cut, &self.state.to_drop].map(|left| left.load(Ordering::Relaxed));
+        self.until(patience, || left() == [0, 0]).await;
+    }
+
+    async fn until(&self, patience: Duration, is_so: impl Fn() -> bool) {
         let waiting = async {
             loop {
                 let changed = self.state.changed.notified();
-                if self.in_flight() > 0 {
+                if is_so() {
                     return;
                 }
                 changed.await;
@@ -91,9 +101,23 @@ impl Proxy {
 }
 
 impl State {
-    /// Takes one off a counter of things to do.
-    fn take(counter: &AtomicU64) -> bool {
-        counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    /// Takes one off a counter of things to do and puts it on that of things done, if there is one.
+    fn take(&self, to_do: &AtomicU64, done: &AtomicU64) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        let taken = to_do.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+        if taken {
+            done.fetch_add(1, Ordering::Relaxed);
+            self.changed.notify_waiters();
+        }
+        taken
+    }
+
+    fn cuts(&self) -> bool {
+        self.take(&self.to_cut, &self.cut)
+    }
+
+    fn drops(&self) -> bool {
+        self.take(&self.to_drop, &self.dropped)
     }
 }
 
@@ -130,8 +154,7 @@ async fn carry(mut shop: TcpStream, state: Arc<State>) {
     loop {
         let carried = tokio::select! {
             read = shop.read(&mut request) => match read {
-                Ok(count) if count > 0 && State::take(&state.to_cut) => {
-                    state.cut.fetch_add(1, Ordering::Relaxed);
+                Ok(count) if has_orders(&request[..count]) && state.cuts() => {
                     let _: std::io::Result<()> = billing.write_all(&request[..count / 2]).await;
                     return;
                 }
@@ -144,10 +167,7 @@ async fn carry(mut shop: TcpStream, state: Arc<State>) {
                 _ => return,
             },
             read = billing.read(&mut answer) => match read {
-                Ok(count) if count > 0 && State::take(&state.to_drop) => {
-                    state.dropped.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
+                Ok(count) if count > 0 && in_flight.is_some() && state.drops() => return,
                 Ok(count) if count > 0 => {
                     let carried = shop.write_all(&answer[..count]).await;
                     in_flight = None;

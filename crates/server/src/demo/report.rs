@@ -17,7 +17,8 @@ pub(super) struct Outcome {
     pub(super) audit: Audit,
     pub(super) wanted: u64,
     pub(super) duplicates: u64,
-    pub(super) kills: u32,
+    pub(super) kills_shop: u32,
+    pub(super) kills_billing: u32,
     pub(super) kills_wanted: u32,
     pub(super) kills_in_flight: u32,
     pub(super) cuts: u64,
@@ -26,13 +27,17 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    fn kills(&self) -> u32 {
+        self.kills_shop + self.kills_billing
+    }
+
     /// Whether everything happened, and once.
     pub(super) fn is_whole(&self) -> bool {
         let audit = &self.audit;
         // Nothing here gives a message a reason to die.
         let nothing = [audit.lost, audit.doubled, audit.phantoms, audit.wrong, audit.dead];
         let everything = [audit.orders, audit.enqueued, audit.delivered, audit.invoices];
-        nothing == [0; 5] && everything == [self.wanted; 4] && self.kills == self.kills_wanted
+        nothing == [0; 5] && everything == [self.wanted; 4] && self.kills() == self.kills_wanted
     }
 
     fn rate(&self) -> f64 {
@@ -53,7 +58,9 @@ pub(super) fn json(outcome: &Outcome, kept: Option<&Path>) -> Value {
         "dead": audit.dead,
         "invoices": audit.invoices,
         "duplicates_suppressed": outcome.duplicates,
-        "kills": outcome.kills,
+        "kills": outcome.kills(),
+        "kills_shop": outcome.kills_shop,
+        "kills_billing": outcome.kills_billing,
         "kills_in_flight": outcome.kills_in_flight,
         "cuts": outcome.cuts,
         "answers_lost": outcome.answers_lost,
@@ -85,16 +92,16 @@ pub(super) fn table(outcome: &Outcome, kept: Option<&Path>) -> String {
         ),
         (
             "kills (SIGKILL)",
-            outcome.kills.to_string(),
+            outcome.kills().to_string(),
             format!("{} with a request in flight", outcome.kills_in_flight),
         ),
         ("connections cut", outcome.cuts.to_string(), "in the middle of a request".into()),
         ("answers lost", outcome.answers_lost.to_string(), "after the work was done".into()),
-        ("lost", thousands(audit.lost), "orders without an invoice".into()),
+        ("lost", thousands(audit.lost), "orders without an invoice or a dead letter".into()),
         (
             "doubled",
             thousands(audit.doubled),
-            format!("invoices too many; {} without an order", audit.phantoms),
+            format!("invoices too many; {} without an order, {} wrong", audit.phantoms, audit.wrong),
         ),
         (
             "rate",
@@ -146,7 +153,8 @@ mod tests {
             audit,
             wanted: 1_234,
             duplicates: 0,
-            kills: 2,
+            kills_shop: 1,
+            kills_billing: 1,
             kills_wanted: 2,
             kills_in_flight: 1,
             cuts: 0,
@@ -171,7 +179,10 @@ mod tests {
         ] {
             assert!(!outcome(change).is_whole());
         }
-        assert!(!Outcome { kills: 1, ..outcome(|_| {}) }.is_whole(), "what was not killed proves nothing");
+        assert!(
+            !Outcome { kills_shop: 0, ..outcome(|_| {}) }.is_whole(),
+            "what was not killed proves nothing"
+        );
     }
 
     #[test]

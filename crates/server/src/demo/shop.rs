@@ -16,8 +16,8 @@ use crate::Result;
 
 /// Customers at a time.
 const CUSTOMERS: usize = 32;
-/// Orders are let in this often.
-const BEAT: Duration = Duration::from_millis(10);
+/// Orders are let in this often, or one by one if there are fewer.
+const BEATS_PER_SECOND: u64 = 100;
 const PROBE_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Args)]
@@ -102,8 +102,9 @@ async fn place(db: &Sqlite, outbox: &Outbox, placed: u64, arguments: &ShopArgume
 
 /// Lets orders in, a few at every beat.
 async fn open_door(door: &Semaphore, per_second: u64) {
-    let per_beat = usize::try_from(per_second / 100).unwrap_or(1).max(1);
-    let mut beat = tokio::time::interval(BEAT);
+    let beats = per_second.clamp(1, BEATS_PER_SECOND);
+    let per_beat = usize::try_from(per_second / beats).unwrap_or(Semaphore::MAX_PERMITS).max(1);
+    let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(beats).unwrap_or(1));
     loop {
         beat.tick().await;
         if door.available_permits() < per_beat {

@@ -9,7 +9,7 @@ use twobox_core::Clock as _;
 use twobox_core::system::SystemClock;
 
 use super::Arguments;
-use super::audit::Auditor;
+use super::audit::{Auditor, Progress};
 use super::billing::read_count;
 use super::chance::{Chance, fresh_secret};
 use super::child::Service;
@@ -25,8 +25,8 @@ const FAULT_TAKES: Duration = Duration::from_millis(100);
 const LINGER_MAX: Duration = Duration::from_millis(4);
 /// Somebody who is to be killed in the middle of a request is given this long to begin one.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
-/// After everything was healed, the rest must arrive within this time.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Services that are not ready, or get no further, for so long never will.
+const STILL_MAX: Duration = Duration::from_secs(30);
 /// How often the databases are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Orders per second when nothing is killed: as many as go.
@@ -44,7 +44,8 @@ pub(super) struct Stage {
     secret: String,
     proxy: Proxy,
     bar: ProgressBar,
-    kills_done: u32,
+    kills_shop: u32,
+    kills_billing: u32,
     kills_in_flight: u32,
 }
 
@@ -76,7 +77,8 @@ impl Stage {
             secret: fresh_secret(),
             proxy: Proxy::start().await?,
             bar: bar(arguments)?,
-            kills_done: 0,
+            kills_shop: 0,
+            kills_billing: 0,
             kills_in_flight: 0,
         })
     }
@@ -87,11 +89,12 @@ impl Stage {
         let per_second = self.orders_per_second()?;
         let mut cast =
             Cast { billing: self.start_billing().await?, shop: self.start_shop(per_second).await? };
-        let auditor = self.auditor().await?;
+        let auditor = self.auditor(&mut cast).await?;
         let mut chance = Chance::new(self.seed);
         for fault in plan(self.kills, &mut chance) {
             cast = self.cause(fault, cast, &auditor, &mut chance).await?;
         }
+        self.proxy.until_broken(REQUEST_WAIT).await;
         self.proxy.heal();
         if self.kills > 0 {
             // Nothing is left to be spread over the faults.
@@ -109,7 +112,8 @@ impl Stage {
             audit: auditor.audit()?,
             wanted: self.messages,
             duplicates: File::open(&self.duplicates).map_or(0, |file| read_count(&file)),
-            kills: self.kills_done,
+            kills_shop: self.kills_shop,
+            kills_billing: self.kills_billing,
             kills_wanted: self.kills,
             kills_in_flight: self.kills_in_flight,
             cuts,
@@ -124,7 +128,7 @@ impl Stage {
             return Ok(UNLIMITED);
         }
         let millis = u128::from(self.kills) * 5 / 2 * (FAULT_TAKES + self.pause_max / 2).as_millis();
-        Ok(u64::try_from(u128::from(self.messages) * 1000 / millis)?.max(100))
+        Ok(u64::try_from(u128::from(self.messages) * 1000 / millis)?.max(1))
     }
 
     async fn start_shop(&self, per_second: u64) -> Result<Service> {
@@ -150,18 +154,20 @@ impl Stage {
     }
 
     /// The databases can be looked at once both services have made their tables.
-    async fn auditor(&self) -> Result<Auditor> {
+    async fn auditor(&self, cast: &mut Cast) -> Result<Auditor> {
         let looking = async {
             loop {
                 if let Ok(auditor) = Auditor::new(&self.shop_db, &self.billing_db)
                     && auditor.progress().is_ok()
                 {
-                    return auditor;
+                    return Ok(auditor);
                 }
+                cast.check()?;
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
-        Ok(tokio::time::timeout(DRAIN_MAX, looking).await?)
+        let not_ready = |_| format!("the services have made no tables in {STILL_MAX:?}");
+        tokio::time::timeout(STILL_MAX, looking).await.map_err(not_ready)?
     }
 
     async fn cause(
@@ -172,58 +178,67 @@ impl Stage {
         chance: &mut Chance,
     ) -> Result<Cast> {
         tokio::time::sleep(chance.time_below(self.pause_max)).await;
-        self.show(auditor)?;
+        let sent = self.show(auditor)?.settled;
         cast.check()?;
         match fault {
             Fault::Cut => self.proxy.cut_one(),
             Fault::DropAnswer => self.proxy.drop_one(),
             Fault::KillShop => {
-                self.aim(chance).await;
+                self.aim(sent, chance).await;
                 cast.shop.kill().await?;
-                self.kills_done += 1;
+                self.kills_shop += 1;
                 cast.shop = self.start_shop(self.orders_per_second()?).await?;
             }
             Fault::KillBilling => {
-                self.aim(chance).await;
+                self.aim(sent, chance).await;
                 cast.billing.kill().await?;
-                self.kills_done += 1;
+                self.kills_billing += 1;
                 cast.billing = self.start_billing().await?;
             }
         }
         Ok(cast)
     }
 
-    /// Waits for a request, so that the kill hits it: at once, or some time after it has begun.
-    async fn aim(&mut self, chance: &mut Chance) {
-        self.proxy.until_in_flight(REQUEST_WAIT).await;
+    /// Waits for a request, if there will be any, so that the kill hits it: at once, or some time after it has begun.
+    async fn aim(&mut self, sent: u64, chance: &mut Chance) {
+        if sent < self.messages {
+            self.proxy.until_in_flight(REQUEST_WAIT).await;
+        }
         if chance.below(2) == 0 {
             tokio::time::sleep(chance.time_below(LINGER_MAX)).await;
         }
         self.kills_in_flight += u32::from(self.proxy.in_flight() > 0);
     }
 
+    /// Waits until everything has arrived, for as long as something does. What has not by then is counted as lost.
     async fn drain(&self, cast: &mut Cast, auditor: &Auditor) -> Result<()> {
-        let draining = async {
-            while self.show(auditor)? < self.messages {
-                cast.check()?;
-                tokio::time::sleep(LOOK_EVERY).await;
+        let clock = SystemClock::default();
+        let (mut last, mut since) = (self.show(auditor)?, clock.monotonic());
+        while last.settled < self.messages && clock.monotonic() - since < STILL_MAX {
+            cast.check()?;
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = self.show(auditor)?;
+            if now != last {
+                (last, since) = (now, clock.monotonic());
             }
-            Ok(())
-        };
-        // What has not arrived by then is counted as lost.
-        tokio::time::timeout(DRAIN_MAX, draining).await.unwrap_or(Ok(()))
+        }
+        Ok(())
     }
 
-    /// Shows how far everything is; returns how many messages are settled.
-    fn show(&self, auditor: &Auditor) -> Result<u64> {
+    /// Shows how far everything is.
+    fn show(&self, auditor: &Auditor) -> Result<Progress> {
         let progress = auditor.progress()?;
         let (cuts, answers_lost) = self.proxy.broken();
         self.bar.set_position(progress.invoices.min(self.messages));
         self.bar.set_message(format!(
             "{} orders, {} kills ({} in flight), {} cuts, {} answers lost",
-            progress.orders, self.kills_done, self.kills_in_flight, cuts, answers_lost
+            progress.orders,
+            self.kills_shop + self.kills_billing,
+            self.kills_in_flight,
+            cuts,
+            answers_lost
         ));
-        Ok(progress.settled)
+        Ok(progress)
     }
 }
 

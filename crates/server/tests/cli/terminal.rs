@@ -30,3 +30,13 @@ async fn rf_22_colours_are_for_terminals_and_for_those_who_want_them() {
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     // Without a terminal there are none: every other test looks for control characters.
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_15_whoever_watches_the_demonstration_sees_how_far_it_is() {
+    let world = World::new().await;
+    let demo = ["demo", "--messages=50", "--kills=0"];
+    let (code, shown) = world.on_a_terminal(&demo, "", "");
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("/50 invoices") && shown.contains("0 kills (0 in flight)"), "{shown:?}");
+    assert!(shown.contains("Nothing was lost, nothing happened twice."), "{shown:?}");
+}
