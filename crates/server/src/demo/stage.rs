@@ -199,13 +199,14 @@ impl Stage {
         Ok(cast)
     }
 
-    /// Waits for a request, if there will be any, so that the kill hits it: at once, or some time after it has begun.
+    /// Waits for a request, if there will be any, so that the kill hits it: at once, or some time after it has begun. If
+    /// it is over by then, the next one is hit.
     async fn aim(&mut self, sent: u64, chance: &mut Chance) {
-        if sent < self.messages {
-            self.proxy.until_in_flight(REQUEST_WAIT).await;
-        }
+        let wait = if sent < self.messages { REQUEST_WAIT } else { Duration::ZERO };
+        self.proxy.until_in_flight(wait).await;
         if chance.below(2) == 0 {
             tokio::time::sleep(chance.time_below(LINGER_MAX)).await;
+            self.proxy.until_in_flight(wait).await;
         }
         self.kills_in_flight += u32::from(self.proxy.in_flight() > 0);
     }
