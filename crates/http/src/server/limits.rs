@@ -37,7 +37,7 @@ pub struct ServerLimits {
     pub requests_max: usize,
     /// How long the receiver may work on a request before it answers what it has. Default 5 s: half of a relay's
     /// request time-out. A sender that waits for less gets half of what it waits. A request that has had its turn is
-    /// answered after twice this and a second at the latest; what its handlers do goes on.
+    /// answered after twice this and two seconds at the latest; what its handlers do goes on.
     pub budget: Duration,
     /// From the answer to its last byte. Default 30 s.
     pub answer_timeout: Duration,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request};
-use tokio::time::Instant;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::HttpOutcome;
 use twobox_core::ports::{Answer, Link};
@@ -22,6 +21,9 @@ use super::connections::Connection;
 use super::reply::{Refusal, Reply, Why};
 use super::room::{Held, TURN_WAIT};
 use crate::{RECEIVE, RECEIVE_BATCH};
+
+/// How long a store may take to say which inbox it is. It is asked until it has answered once.
+const MEET_WAIT: Duration = Duration::from_secs(1);
 
 /// How many messages a route takes at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,11 +102,10 @@ impl Service {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
-        let time = self.time(headers);
-        let inbox = self.meet(&parsed[0], &time).await?;
+        let inbox = self.meet(Some(&parsed[0])).await?;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
-        let answers = self.receive(vec![Arc::clone(&message)], &time, held).await?;
+        let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
         let answer = answers.first().unwrap_or(&Answer::NotReached);
         Ok(Reply::to_one(&message, answer).of_inbox(inbox.as_deref()).signed(&asker))
     }
@@ -128,13 +129,9 @@ impl Service {
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
-        let time = self.time(headers);
-        let inbox = match parsed.first() {
-            Some(first) => self.meet(first, &time).await?,
-            None => None,
-        };
+        let inbox = self.meet(parsed.first()).await?;
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
-        let answers = self.receive(messages.clone(), &time, held).await?;
+        let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
         Ok(Reply::to_batch(ids.zip(&answers)).of_inbox(inbox.as_deref()).signed(&asker))
     }
@@ -143,8 +140,7 @@ impl Service {
     async fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
         let reply = Reply::to_batch([]);
         let Some(keyrings) = self.keyrings() else {
-            let inbox = self.time(headers).limit(self.receiver.meet(None)).await?;
-            return Ok(reply.of_inbox(inbox.as_deref()));
+            return Ok(reply.of_inbox(self.meet(None).await?.as_deref()));
         };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
@@ -153,18 +149,18 @@ impl Service {
             Asker::of_probe(&keyrings, probe, now).map_err(|why| self.unauthentic(&source, None, why))?;
         self.check_destination(asker.destination())?;
         // A probe leaves no trace: who sends is noted with the first message.
-        let inbox = self.time(headers).limit(self.receiver.meet(None)).await?;
-        Ok(reply.of_inbox(inbox.as_deref()).signed(&asker))
+        Ok(reply.of_inbox(self.meet(None).await?.as_deref()).signed(&asker))
     }
 
     /// Which inbox answers. It is told who sends only if that is certain.
-    async fn meet(&self, first: &Parsed, time: &Time) -> Result<Option<Arc<str>>, Refusal> {
-        let link = self.server.keyrings.as_ref().map(|_| Link {
+    async fn meet(&self, first: Option<&Parsed>) -> Result<Option<Arc<str>>, Refusal> {
+        let link = first.filter(|_| self.server.keyrings.is_some()).map(|first| Link {
             source: first.message.source.clone(),
             destination: first.message.destination.clone(),
             outbox: first.outbox.as_ref().into(),
         });
-        time.limit(self.receiver.meet(link.as_ref())).await
+        let met = tokio::time::timeout(MEET_WAIT, self.receiver.meet(link.as_ref())).await;
+        met.map_err(|_| Why::Unavailable.because("the receiver's store does not answer"))
     }
 
     /// The keys as they are now: one request is judged and answered with the same ones.
@@ -211,13 +207,18 @@ impl Service {
     async fn receive(
         &self,
         messages: Vec<Arc<Message>>,
-        time: &Time,
+        headers: &HeaderMap,
         held: Held,
     ) -> Result<Vec<Answer>, Refusal> {
         crash_point!("http.authenticated");
-        let count = messages.len();
-        let receiving = self.receiver.receive(messages, time.budget);
-        match time.limit(Receiving(Some((receiving, held)))).await? {
+        let (count, budget) = (messages.len(), self.budget(headers));
+        let receiving = self.receiver.receive(messages, budget);
+        let receiving = Receiving(Some((receiving, held)));
+        let limit = budget.saturating_mul(2).saturating_add(TURN_WAIT);
+        let Ok(received) = tokio::time::timeout(limit, receiving).await else {
+            return Err(Why::Unavailable.because("the receiver does not answer"));
+        };
+        match received {
             Ok(answers) if answers.len() == count => Ok(answers),
             Ok(_) => Err(Why::Unavailable.because("the receiver answered another number of messages")),
             Err(error) => {
@@ -227,33 +228,11 @@ impl Service {
         }
     }
 
-    /// The receiver may work for half of what the sender waits: that leaves time for the way there and back.
-    fn time(&self, headers: &HeaderMap) -> Time {
+    /// How long the receiver may work: half of what the sender waits leaves time for the way there and back.
+    fn budget(&self, headers: &HeaderMap) -> Duration {
         let budget = self.server.limits.budget;
         let waits = headers.get(header::TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
-        Time::new(waits.map_or(budget, |millis| budget.min(Duration::from_millis(millis) / 2)))
-    }
-}
-
-/// The time of one request.
-struct Time {
-    /// How long the receiver may work.
-    budget: Duration,
-    /// When a receiver that has not answered is given up.
-    end: Option<Instant>,
-}
-
-impl Time {
-    fn new(budget: Duration) -> Self {
-        let limit = budget.saturating_mul(2).saturating_add(TURN_WAIT);
-        Self { budget, end: Instant::now().checked_add(limit) }
-    }
-
-    /// What the receiver says, if it does so in time.
-    async fn limit<T>(&self, asking: impl Future<Output = T>) -> Result<T, Refusal> {
-        let Some(end) = self.end else { return Ok(asking.await) };
-        let late = |_| Why::Unavailable.because("the receiver does not answer");
-        tokio::time::timeout_at(end, asking).await.map_err(late)
+        waits.map_or(budget, |millis| budget.min(Duration::from_millis(millis) / 2))
     }
 }
 
