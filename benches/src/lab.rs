@@ -8,7 +8,8 @@ use twobox_core::Clock;
 use twobox_core::system::SystemClock;
 
 use crate::Result;
-use crate::raw::Raw;
+use crate::raw::{Raw, Sample};
+use crate::rest;
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -64,15 +65,20 @@ pub(crate) struct Slice<T> {
     /// Mean of the samples directly before and after.
     pub(crate) raw: f64,
     pub(crate) samples: [f64; 2],
-    /// Mean of their slowest hundredths, in microseconds.
-    pub(crate) sync_p99: f64,
+    /// The slowest hundredths of the syncs in either of them, in microseconds.
+    pub(crate) sync_p99s: [f64; 2],
 }
 
 impl<T> Slice<T> {
     /// The same slice with another value.
     pub(crate) fn map<U>(self, value: impl FnOnce(T) -> U) -> Slice<U> {
-        let Self { value: old, raw, samples, sync_p99 } = self;
-        Slice { value: value(old), raw, samples, sync_p99 }
+        let Self { value: old, raw, samples, sync_p99s } = self;
+        Slice { value: value(old), raw, samples, sync_p99s }
+    }
+
+    /// Mean of the slowest hundredths, in microseconds.
+    pub(crate) fn sync_p99(&self) -> f64 {
+        mean(self.sync_p99s)
     }
 }
 
@@ -109,20 +115,28 @@ impl Lab {
 
     /// Runs `work` between two raw samples.
     pub(crate) async fn slice<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<Slice<T>> {
-        let before = self.raw.sample(&self.clock, self.plan.raw)?;
+        let before = self.sample()?;
         let value = work.await?;
-        let after = self.raw.sample(&self.clock, self.plan.raw)?;
+        let after = self.sample()?;
         let samples = [before.per_second, after.per_second];
         self.samples.extend(samples);
-        let mean = |one: f64, two: f64| (one + two) / 2.0;
-        let sync_p99 = mean(before.p99, after.p99);
-        Ok(Slice { value, raw: mean(samples[0], samples[1]), samples, sync_p99 })
+        Ok(Slice { value, raw: mean(samples), samples, sync_p99s: [before.p99, after.p99] })
+    }
+
+    /// What the disk can do when it has nothing else to do for us.
+    fn sample(&mut self) -> Result<Sample> {
+        rest::until_quiet(self.folder.path())?;
+        self.raw.sample(&self.clock, self.plan.raw)
     }
 
     /// All raw samples so far.
     pub(crate) fn raw_samples(&self) -> &[f64] {
         &self.samples
     }
+}
+
+fn mean([one, two]: [f64; 2]) -> f64 {
+    f64::midpoint(one, two)
 }
 
 /// Runs `work` and says how long it took.

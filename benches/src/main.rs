@@ -14,6 +14,7 @@ mod ops;
 mod queue;
 mod raw;
 mod report;
+mod rest;
 mod scrape;
 mod sink;
 mod stats;

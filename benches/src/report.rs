@@ -102,12 +102,22 @@ pub(crate) struct Figure {
     target: Option<Target>,
     detail: String,
     samples: Vec<f64>,
+    raw_samples: Vec<f64>,
     raw: Option<Quartiles>,
 }
 
 impl Figure {
     pub(crate) fn new(name: &'static str, value: f64, unit: Unit) -> Self {
-        Self { name, value, unit, target: None, detail: String::new(), samples: Vec::new(), raw: None }
+        Self {
+            name,
+            value,
+            unit,
+            target: None,
+            detail: String::new(),
+            samples: Vec::new(),
+            raw_samples: Vec::new(),
+            raw: None,
+        }
     }
 
     pub(crate) fn target(mut self, target: Target) -> Self {
@@ -126,9 +136,10 @@ impl Figure {
         self
     }
 
-    /// The raw samples around its slices.
+    /// The raw samples around its slices: of each slice the one before it and the one after.
     pub(crate) fn raw(mut self, samples: impl Iterator<Item = f64>) -> Self {
-        self.raw = Some(Quartiles::of(&samples.collect::<Vec<_>>()));
+        self.raw_samples = samples.collect();
+        self.raw = Some(Quartiles::of(&self.raw_samples));
         self
     }
 
@@ -144,7 +155,7 @@ impl Figure {
     fn json(&self) -> Value {
         let raw = self
             .raw
-            .map(|raw| json!({ "q1": raw.q1, "median": raw.median, "q3": raw.q3, "spread": raw.spread() }));
+            .map(|raw| json!({ "q1": raw.q1, "median": raw.median, "q3": raw.q3, "spread": raw.spread(), "samples": self.raw_samples }));
         json!({
             "name": self.name,
             "value": self.value,

@@ -54,7 +54,7 @@ async fn by_hand(lab: &mut Lab, plan: &Plan, naive: &mut Naive) -> Result<Slice<
     Ok(slice)
 }
 
-pub(crate) fn figures(rounds: &[Round]) -> [Figure; 4] {
+pub(crate) fn figures(rounds: &[Round]) -> [Figure; 5] {
     let each = |of: &dyn Fn(&Round) -> f64| rounds.iter().map(of).collect::<Vec<f64>>();
     let twobox = thousands(median(&each(&|round| round.twobox.value.per_second)));
     let naive = thousands(median(&each(&|round| round.naive.value)));
@@ -65,6 +65,8 @@ pub(crate) fn figures(rounds: &[Round]) -> [Figure; 4] {
     let bare = thousands(median(&each(&|round| round.bare.value)));
     let of_twobox = || rounds.iter().flat_map(|round| round.twobox.samples);
     let of_naive = || rounds.iter().flat_map(|round| round.naive.samples);
+    let of_bare = || rounds.iter().flat_map(|round| round.bare.samples);
+    let against_bare = each(&|round| round.twobox.value.per_second / round.bare.value);
     [
         Figure::new("naive loop", median(&naive_raw), Unit::TimesRaw)
             .detail(format!("{naive} /s"))
@@ -73,12 +75,16 @@ pub(crate) fn figures(rounds: &[Round]) -> [Figure; 4] {
         Figure::new("naive loop, bare sockets", median(&bare_raw), Unit::TimesRaw)
             .detail(format!("{bare} /s"))
             .samples(bare_raw)
-            .raw(rounds.iter().flat_map(|round| round.bare.samples)),
+            .raw(of_bare()),
         Figure::new("drain : naive loop", median(&against_naive), Unit::Times)
             .target(Target::AtLeast(60.0))
             .detail(format!("{twobox} /s against {naive} /s"))
             .samples(against_naive)
             .raw(of_twobox().chain(of_naive())),
+        Figure::new("drain : naive loop, bare sockets", median(&against_bare), Unit::Times)
+            .detail(format!("{twobox} /s against {bare} /s"))
+            .samples(against_bare)
+            .raw(of_twobox().chain(of_bare())),
         Figure::new("drain", median(&against_raw), Unit::TimesRaw)
             .target(Target::AtLeast(9.0))
             .detail(format!("{twobox} /s"))

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::enqueue::CALLERS;
 use crate::lab::{Lab, Slice};
 use crate::report::{Figure, Target, Unit, thousands};
-use crate::stats::median;
+use crate::stats::{Quartiles, median};
 
 pub(crate) async fn measure(lab: &mut Lab, plan: &Plan, peaks: &mut Peaks) -> Result<[Figure; 2]> {
     eprintln!("live: {CALLERS} callers ...");
@@ -25,10 +25,11 @@ fn figures(slices: &[Slice<Lived>]) -> [Figure; 2] {
     let each = |of: &dyn Fn(&Slice<Lived>) -> f64| slices.iter().map(of).collect::<Vec<f64>>();
     let middle = |of: &dyn Fn(&Slice<Lived>) -> f64| thousands(median(&each(of)));
     let rates = each(&|slice| slice.value.per_second / slice.raw);
-    let tails = each(&|slice| slice.value.latency.p99 / slice.sync_p99);
+    let tails = each(&|slice| slice.value.latency.p99 / slice.sync_p99());
     let rate = middle(&|slice| slice.value.per_second);
     let (p50, p99) = (middle(&|slice| slice.value.latency.p50), middle(&|slice| slice.value.latency.p99));
-    let sync = middle(&|slice| slice.sync_p99);
+    let syncs = Quartiles::of(&slices.iter().flat_map(|slice| slice.sync_p99s).collect::<Vec<_>>());
+    let sync = format!("{} us ({} to {})", thousands(syncs.median), thousands(syncs.q1), thousands(syncs.q3));
     let raw = || slices.iter().flat_map(|slice| slice.samples);
     [
         Figure::new("live, 64 callers", median(&rates), Unit::TimesRaw)
@@ -38,7 +39,7 @@ fn figures(slices: &[Slice<Lived>]) -> [Figure; 2] {
             .raw(raw()),
         Figure::new("live, p99 handled : p99 sync", median(&tails), Unit::Times)
             .target(Target::AtMost(20.0))
-            .detail(format!("{p99} us against {sync} us; p50 {p50} us"))
+            .detail(format!("{p99} us against {sync}; p50 {p50} us"))
             .samples(tails)
             .raw(raw()),
     ]
