@@ -51,20 +51,9 @@ impl Connector {
         tokio::time::timeout(self.timeout, connecting).await.unwrap_or_else(|_| Err(late(self.timeout)))
     }
 
-    /// Tries the addresses of a host in turn. None of them may use up the time of the others.
     async fn reach(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let addresses: Vec<SocketAddr> =
-            tokio::net::lookup_host((host, port)).await?.take(ADDRESSES_MAX).collect();
-        let share = self.timeout / u32::try_from(addresses.len()).unwrap_or(1).max(1);
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in addresses {
-            match tokio::time::timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => return Ok(tcp),
-                Ok(Err(error)) => failed = error,
-                Err(_) => failed = late(share),
-            }
-        }
-        Err(failed)
+        let addresses = tokio::net::lookup_host((host, port)).await?.take(ADDRESSES_MAX);
+        first_of(addresses.collect(), self.timeout).await
     }
 
     #[cfg(feature = "tls")]
@@ -84,6 +73,20 @@ impl Connector {
     async fn agree(&self, _: &str, _: TcpStream) -> io::Result<Stream> {
         Err(io::Error::other("https needs the feature tls"))
     }
+}
+
+/// Tries the addresses of a host in turn. None of them may use up the time of the others.
+async fn first_of(addresses: Vec<SocketAddr>, timeout: Duration) -> io::Result<TcpStream> {
+    let share = timeout / u32::try_from(addresses.len()).unwrap_or(1).max(1);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = late(share),
+        }
+    }
+    Err(failed)
 }
 
 fn late(timeout: Duration) -> io::Error {
@@ -152,5 +155,53 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, stream => stream.poll_shutdown(cx))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    /// Longer than a connection on this machine takes.
+    const STUCK: Duration = Duration::from_millis(500);
+
+    /// An address at which nobody answers: its queue is full, and the system drops whoever knocks.
+    struct Silent {
+        address: SocketAddr,
+        _full: (TcpListener, Vec<TcpStream>),
+    }
+
+    impl Silent {
+        async fn new() -> Self {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(1).unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut queued = Vec::new();
+            while let Ok(tcp) = tokio::time::timeout(STUCK, TcpStream::connect(address)).await {
+                queued.push(tcp.unwrap());
+            }
+            Self { address, _full: (listener, queued) }
+        }
+    }
+
+    #[tokio::test]
+    async fn s16_a_host_that_does_not_answer_is_given_up_after_the_connect_timeout() {
+        let silent = Silent::new().await;
+        let uri = format!("http://{}", silent.address).parse().unwrap();
+        let error = Connector::new(false, STUCK).connect(uri).await.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "not connected within 500ms");
+    }
+
+    #[tokio::test]
+    async fn s16_an_address_that_does_not_answer_leaves_the_others_their_time() {
+        let (silent, listener) = (Silent::new().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let good = listener.local_addr().unwrap();
+        let addresses = vec![silent.address, silent.address, good];
+        let connecting = tokio::time::timeout(STUCK * 3, first_of(addresses, STUCK * 3));
+        assert_eq!(connecting.await.unwrap().unwrap().peer_addr().unwrap(), good);
     }
 }
