@@ -158,7 +158,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
@@ -167,7 +167,7 @@ mod tests {
     /// Longer than a connection on this machine takes.
     const STUCK: Duration = Duration::from_millis(500);
 
-    /// An address at which nobody answers: its queue is full, and the system drops whoever knocks.
+    /// An address at which nobody answers: its queue is full, and Linux drops whoever knocks.
     struct Silent {
         address: SocketAddr,
         _full: (TcpListener, Vec<TcpStream>),

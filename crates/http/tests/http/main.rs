@@ -3,6 +3,7 @@
 
 mod again;
 mod answers;
+mod busy;
 mod delivery;
 mod destinations;
 mod fake;

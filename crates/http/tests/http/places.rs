@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use twobox_core::ports::{Answer, Transport};
 use twobox_http::{Http, HttpServer, ServerLimits};
 
-use crate::hostile::Gate;
+use crate::busy::Gate;
 use crate::post::BATCH;
 use crate::raw::{Raw, batch, head};
 use crate::world::{Billing, EVER, keyring, keyrings, link, message};
