@@ -125,8 +125,13 @@ impl Lab {
 
     /// What the disk can do when it has nothing else to do for us.
     fn sample(&mut self) -> Result<Sample> {
-        rest::until_quiet(self.folder.path())?;
+        self.rest()?;
         self.raw.sample(&self.clock, self.plan.raw)
+    }
+
+    /// Waits until nobody writes to its folder any more.
+    pub(crate) fn rest(&self) -> Result<()> {
+        rest::until_quiet(self.folder.path())
     }
 
     /// All raw samples so far.

@@ -14,6 +14,9 @@ const LOOKS: u32 = 5;
 /// Looks after which nobody waits any longer: ten seconds, more than any checkpoint takes.
 const LOOKS_MAX: u32 = 500;
 
+/// What a file counts that was there a moment ago.
+const GONE: (SystemTime, u64) = (SystemTime::UNIX_EPOCH, 1);
+
 /// Waits until no file in `folder` or below is written to, and until the disk has all of it.
 pub(crate) fn until_quiet(folder: &Path) -> Result<()> {
     let (mut last, mut alike) = (newest(folder)?, 0);
@@ -35,10 +38,10 @@ fn newest(folder: &Path) -> Result<(SystemTime, u64)> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let (at, bytes) = match entry.metadata() {
-            Ok(found) if found.is_dir() => self::newest(&entry.path())?,
+            // Whoever removes one meanwhile is at work.
+            Ok(found) if found.is_dir() => self::newest(&entry.path()).unwrap_or(GONE),
             Ok(found) => (found.modified()?, found.len()),
-            // Whoever has removed it since is at work.
-            Err(_) => (SystemTime::UNIX_EPOCH, 1),
+            Err(_) => GONE,
         };
         newest = (newest.0.max(at), newest.1 + bytes);
     }

@@ -29,6 +29,7 @@ impl Cold {
 
 /// Samples the disk for `duration`, then the loopback for as long.
 pub(crate) fn sample(lab: &mut Lab, echo: &mut Echo, duration: Duration) -> Result<Cold> {
+    lab.rest()?;
     let sync = steps(duration, || lab.raw.write())?;
     Ok(Cold { sync, echo: steps(duration, || echo.ping())? })
 }

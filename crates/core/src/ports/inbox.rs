@@ -109,7 +109,8 @@ pub trait InboxStore: Clone + Send + Sync + 'static {
     /// For each: the dedup row is written first, then the handler runs in the same transaction, then the
     /// response is stored by a guarded update that must touch exactly one row (S3). A failure, panic or swallowed
     /// SQL error rolls everything of that delivery back (S4) and holds later ones of its key (L4, [`KeyGate`]).
-    /// After `budget`, what has not been reached is answered [`Answer::NotReached`] (W7).
+    /// After `budget`, what has not been reached is answered [`Answer::NotReached`] (W7). Responses that the answer to
+    /// so many deliveries has no room for are left out ([`ResponseRoom`](crate::wire::ResponseRoom)).
     ///
     /// # Errors
     /// Only when nothing can be said about the deliveries; the caller answers none of them.

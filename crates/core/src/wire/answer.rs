@@ -91,6 +91,17 @@ impl ResponseRoom {
         self.0 = left.unwrap_or(self.0);
         left.is_some()
     }
+
+    /// The answer, without its response if there is no room for that. What is encoded later may take more room, and be
+    /// left out then.
+    #[must_use]
+    pub fn keep(&mut self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Done(Some(response)) if !self.take(response.body.len()) => Answer::Done(None),
+            Answer::Duplicate(Some(response)) if !self.take(response.body.len()) => Answer::Duplicate(None),
+            answer => answer,
+        }
+    }
 }
 
 /// The answer to a batch, with responses up to [`RESPONSES_BYTES_MAX`].

@@ -16,6 +16,7 @@ use tracing::Instrument;
 use twobox_core::clock::BoxFuture;
 use twobox_core::meters::{InboxMeters, Meters};
 use twobox_core::ports::{Answer, InboxStore, InstanceStore, KeyGate, Link, Receive};
+use twobox_core::wire::ResponseRoom;
 use twobox_core::{Consumer, Endpoint, Error, ErrorKind, HandlerResult, Message, Result, crash_point};
 
 pub use self::claim_first::{ClaimedHandler, OnError, claim_first};
@@ -156,7 +157,7 @@ impl<S: InboxStore> Receiver<S> {
         let patience = deadline.min(self.0.timer.monotonic().saturating_add(IN_FLIGHT_WAIT.min(budget / 2)));
         let mut answers: Vec<Option<Answer>> = vec![None; messages.len()];
         let mut pending: Vec<usize> = (0..messages.len()).collect();
-        let mut gate = KeyGate::default();
+        let (mut gate, mut room) = (KeyGate::default(), ResponseRoom::of(messages.len()));
         while !pending.is_empty() {
             let wave = Wave::form(&self.0, messages, &pending, &mut gate, &mut answers);
             if wave.is_empty() {
@@ -167,6 +168,9 @@ impl<S: InboxStore> Receiver<S> {
             } else {
                 crash_point!("receiver.in-flight");
                 self.run_wave(&wave, messages, deadline, budget, &mut gate, &mut answers).await?;
+                // Of all waves together, no more is kept than the answer has room for.
+                let kept = |at: &usize| answers[*at] = answers[*at].take().map(|answer| room.keep(answer));
+                wave.now.iter().for_each(kept);
             }
             pending = wave.later;
         }

@@ -22,7 +22,8 @@ use super::reply::{Refusal, Reply, Why};
 use super::room::{Held, TURN_WAIT};
 use crate::{RECEIVE, RECEIVE_BATCH};
 
-/// How long a store may take to say which inbox it is. It is asked until it has answered once.
+/// How long a store may take to say which inbox it is; then answers do not name it. It is asked until it has answered
+/// once.
 const MEET_WAIT: Duration = Duration::from_secs(1);
 
 /// How many messages a route takes at a time.
@@ -102,7 +103,7 @@ impl Service {
         let parsed = [self.parse_one(body).map_err(|error| malformed(&error))?];
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
-        let inbox = self.meet(Some(&parsed[0])).await?;
+        let inbox = self.meet(Some(&parsed[0])).await;
         let [parsed] = parsed;
         let message = Arc::new(parsed.message);
         let answers = self.receive(vec![Arc::clone(&message)], headers, held).await?;
@@ -129,7 +130,7 @@ impl Service {
             items.into_iter().collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
         let keyrings = self.keyrings();
         let asker = self.authenticate(keyrings.as_deref(), &parsed)?;
-        let inbox = self.meet(parsed.first()).await?;
+        let inbox = self.meet(parsed.first()).await;
         let messages: Vec<Arc<Message>> = parsed.into_iter().map(|parsed| Arc::new(parsed.message)).collect();
         let answers = self.receive(messages.clone(), headers, held).await?;
         let ids = messages.iter().map(|message| &message.id);
@@ -140,7 +141,7 @@ impl Service {
     async fn probe(&self, headers: &HeaderMap) -> Result<Reply, Refusal> {
         let reply = Reply::to_batch([]);
         let Some(keyrings) = self.keyrings() else {
-            return Ok(reply.of_inbox(self.meet(None).await?.as_deref()));
+            return Ok(reply.of_inbox(self.meet(None).await.as_deref()));
         };
         let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let probe = Probe::read(value).map_err(|_| refused(Refused::Unauthentic))?;
@@ -149,18 +150,17 @@ impl Service {
             Asker::of_probe(&keyrings, probe, now).map_err(|why| self.unauthentic(&source, None, why))?;
         self.check_destination(asker.destination())?;
         // A probe leaves no trace: who sends is noted with the first message.
-        Ok(reply.of_inbox(self.meet(None).await?.as_deref()).signed(&asker))
+        Ok(reply.of_inbox(self.meet(None).await.as_deref()).signed(&asker))
     }
 
     /// Which inbox answers. It is told who sends only if that is certain.
-    async fn meet(&self, first: Option<&Parsed>) -> Result<Option<Arc<str>>, Refusal> {
+    async fn meet(&self, first: Option<&Parsed>) -> Option<Arc<str>> {
         let link = first.filter(|_| self.server.keyrings.is_some()).map(|first| Link {
             source: first.message.source.clone(),
             destination: first.message.destination.clone(),
             outbox: first.outbox.as_ref().into(),
         });
-        let met = tokio::time::timeout(MEET_WAIT, self.receiver.meet(link.as_ref())).await;
-        met.map_err(|_| Why::Unavailable.because("the receiver's store does not answer"))
+        tokio::time::timeout(MEET_WAIT, self.receiver.meet(link.as_ref())).await.ok().flatten()
     }
 
     /// The keys as they are now: one request is judged and answered with the same ones.

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use twobox_core::meters::Meters;
 
 use super::ServerLimits;
-use super::connections::Connection;
+use super::connections::{Connection, Phase};
 use super::reply::{Refusal, Why};
 
 /// How long a request waits for its turn.
@@ -23,8 +23,8 @@ pub(super) struct Room {
     bodies: Arc<Semaphore>,
     /// Bytes of bodies that may still be kept of all others.
     strangers_bodies: Arc<Semaphore>,
-    /// Those others that are sending a body, in the order in which they have begun.
-    strangers: Mutex<Vec<Arc<Connection>>>,
+    /// Those others that are sending a body, in the order in which they have begun, with the room each has taken.
+    strangers: Mutex<Vec<(Arc<Connection>, usize)>>,
     /// Requests that may still be handled.
     requests: Arc<Semaphore>,
     meters: Arc<Meters>,
@@ -63,22 +63,37 @@ impl Room {
         if connection.is_proved() {
             return ForBody { room: self, bodies: &self.bodies, stranger: None };
         }
-        self.strangers().push(Arc::clone(connection));
+        self.strangers().push((Arc::clone(connection), 0));
         ForBody { room: self, bodies: &self.strangers_bodies, stranger: Some(connection) }
     }
 
-    /// Cuts the stranger who has been sending its body for longest, for the sake of another one. `false` if there is
-    /// nobody else.
-    fn displace(&self, newcomer: &Arc<Connection>) -> bool {
+    /// Cuts the stranger who has been sending its body for longest, for the sake of another one that needs so many bytes.
+    /// `false` if all of them together have less.
+    fn displace(&self, newcomer: &Arc<Connection>, bytes: usize) -> bool {
         let mut strangers = self.strangers();
-        let mut others = strangers.iter().filter(|other| !Arc::ptr_eq(other, newcomer));
-        let Some(displaced) = others.find(|other| other.displace()).cloned() else { return false };
-        strangers.retain(|other| !Arc::ptr_eq(other, &displaced));
+        let gives_room =
+            |(other, taken): &&(Arc<Connection>, usize)| *taken > 0 && !Arc::ptr_eq(other, newcomer);
+        let others: usize = strangers.iter().filter(gives_room).map(|(_, taken)| taken).sum();
+        // Nobody is cut in vain: what is being handled gives no room yet.
+        if others + self.strangers_bodies.available_permits() < bytes {
+            return false;
+        }
+        let goes = |of: &(Arc<Connection>, usize)| gives_room(&of) && of.0.displace();
+        let Some(at) = strangers.iter().position(goes) else { return false };
+        strangers.remove(at);
         self.meters.http.displaced.one();
         true
     }
 
-    fn strangers(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
+    /// A stranger has taken so much room.
+    fn note(&self, stranger: &Arc<Connection>, bytes: usize) {
+        let mut strangers = self.strangers();
+        if let Some((_, taken)) = strangers.iter_mut().find(|(other, _)| Arc::ptr_eq(other, stranger)) {
+            *taken += bytes;
+        }
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, Vec<(Arc<Connection>, usize)>> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,26 +111,39 @@ impl ForBody<'_> {
     /// Room for so many more bytes. Strangers make room for each other, whoever began first before the others: an honest
     /// one is done in a moment, and one who hoards is soon the first.
     pub(super) async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let share = u32::try_from(bytes).unwrap_or(u32::MAX);
-        loop {
-            if let Ok(share) = Arc::clone(self.bodies).try_acquire_many_owned(share) {
-                return Ok(share);
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Some(stranger) = self.stranger else {
+            return Arc::clone(self.bodies).try_acquire_many_owned(permits).map_err(|_| no_room());
+        };
+        let share = loop {
+            if let Ok(share) = Arc::clone(self.bodies).try_acquire_many_owned(permits) {
+                break share;
             }
-            if !self.stranger.is_some_and(|newcomer| self.room.displace(newcomer)) {
-                return Err(Why::NoRoom.because("too many bytes are being received"));
+            if stranger.phase().0 == Phase::Displaced {
+                // It is about to be cut itself, and must not take others along.
+                std::future::pending::<()>().await;
             }
-            let given_back = Arc::clone(self.bodies).acquire_many_owned(share);
+            if !self.room.displace(stranger, bytes) {
+                return Err(no_room());
+            }
+            let given_back = Arc::clone(self.bodies).acquire_many_owned(permits);
             if let Ok(Ok(share)) = tokio::time::timeout(DISPLACED_WAIT, given_back).await {
-                return Ok(share);
+                break share;
             }
-        }
+        };
+        self.room.note(stranger, bytes);
+        Ok(share)
     }
+}
+
+fn no_room() -> Refusal {
+    Why::NoRoom.because("too many bytes are being received")
 }
 
 impl Drop for ForBody<'_> {
     fn drop(&mut self) {
         if let Some(stranger) = self.stranger {
-            self.room.strangers().retain(|other| !Arc::ptr_eq(other, stranger));
+            self.room.strangers().retain(|(other, _)| !Arc::ptr_eq(other, stranger));
         }
     }
 }

@@ -52,13 +52,16 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(chance::fresh_seed);
     let stage = Stage::new(folder.path(), &arguments, seed).await?;
     let result = tokio::select! {
-        result = stage.play() => result?,
-        // Both services end with the stage, and the folder goes with this function.
+        // First: a terminal interrupts the services as well, and that must not look like their own doing.
+        biased;
+        // Both services end with the stage, and a folder that is not kept goes with this function.
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
-            eprintln!("twobox: interrupted; nothing was counted");
+            let kept = folder.kept().map(|path| format!("; the databases are in {}", path.display()));
+            eprintln!("twobox: interrupted, nothing was counted{}", kept.unwrap_or_default());
             return Ok(Exit::Unfinished.into());
         }
+        result = stage.play() => result?,
     };
     if !result.is_whole() {
         // A seed repeats what is done to the services, but not when: this is all the evidence there is.

@@ -16,7 +16,7 @@ use crate::Result;
 
 /// Customers at a time.
 const CUSTOMERS: usize = 32;
-/// Orders are let in this often, or one by one if there are fewer.
+/// Orders are let in about this often, or one by one if there are fewer.
 const BEATS_PER_SECOND: u64 = 100;
 const PROBE_EVERY: Duration = Duration::from_millis(10);
 
@@ -102,9 +102,10 @@ async fn place(db: &Sqlite, outbox: &Outbox, placed: u64, arguments: &ShopArgume
 
 /// Lets orders in, a few at every beat.
 async fn open_door(door: &Semaphore, per_second: u64) {
-    let beats = per_second.clamp(1, BEATS_PER_SECOND);
-    let per_beat = usize::try_from(per_second / beats).unwrap_or(Semaphore::MAX_PERMITS).max(1);
-    let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(beats).unwrap_or(1));
+    let per_beat = u32::try_from(per_second / BEATS_PER_SECOND).unwrap_or(u32::MAX).max(1);
+    // As long as so many take at that rate.
+    let every = Duration::from_secs(1).mul_f64(f64::from(per_beat) / per_second.max(1) as f64);
+    let (per_beat, mut beat) = (per_beat as usize, tokio::time::interval(every));
     loop {
         beat.tick().await;
         if door.available_permits() < per_beat {

@@ -147,20 +147,23 @@ impl ProcessJob {
             }
         };
         self.gate.note(message, &answer);
-        self.answers.push(within(&mut self.room, answer));
+        self.answers.push(self.room.keep(answer));
+    }
+
+    /// Forgets what was not committed.
+    fn undo(&mut self) {
+        self.answers.truncate(self.committed);
+        self.peers.clear();
+        self.room = ResponseRoom::of(self.deliveries.len());
+        for answer in &self.answers {
+            if let Answer::Done(Some(response)) | Answer::Duplicate(Some(response)) = answer {
+                self.room.take(response.body.len());
+            }
+        }
     }
 
     fn progress(&self) -> Progress {
         if self.answers.len() == self.deliveries.len() { Progress::Finished } else { Progress::More }
-    }
-}
-
-/// The answer, without its response if there is no room for that.
-fn within(room: &mut ResponseRoom, answer: Answer) -> Answer {
-    match answer {
-        Answer::Done(Some(response)) if !room.take(response.body.len()) => Answer::Done(None),
-        Answer::Duplicate(Some(response)) if !room.take(response.body.len()) => Answer::Duplicate(None),
-        answer => answer,
     }
 }
 
@@ -247,15 +250,10 @@ impl Job for ProcessJob {
     }
 
     fn rolled_back(&mut self) {
-        self.answers.truncate(self.committed);
-        self.peers.clear();
+        self.undo();
         self.gate = KeyGate::default();
-        self.room = ResponseRoom::of(self.deliveries.len());
         for (delivery, answer) in self.deliveries.iter().zip(&self.answers) {
             self.gate.note(&delivery.message, answer);
-            if let Answer::Done(Some(response)) | Answer::Duplicate(Some(response)) = answer {
-                self.room.take(response.body.len());
-            }
         }
     }
 
@@ -265,8 +263,7 @@ impl Job for ProcessJob {
 
     fn failed_alone(&mut self, error: Error) -> Progress {
         // The last one that ran is to blame: alone in its transaction, it made it fail.
-        self.answers.truncate(self.committed);
-        self.peers.clear();
+        self.undo();
         if let Some(delivery) = self.deliveries.get(self.committed) {
             let answer = retry(&error);
             self.gate.note(&delivery.message, &answer);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use twobox_core::Result;
 use twobox_core::ports::{Answer, ContentHash, Delivery, InboxStatus, InboxStore};
+use twobox_core::wire::ResponseRoom;
 
 use super::SqliteHandler;
 use crate::Sqlite;
@@ -16,8 +17,9 @@ pub(super) async fn process(
     budget: Duration,
 ) -> Result<Vec<Answer>> {
     let mut known = Vec::with_capacity(deliveries.len());
+    let mut room = ResponseRoom::of(deliveries.len());
     for delivery in &deliveries {
-        known.push(duplicate(db, delivery).await);
+        known.push(duplicate(db, delivery).await.map(|answer| room.keep(answer)));
     }
     if !known.iter().any(Option::is_some) {
         return db.handle(deliveries, budget).await;
