@@ -36,6 +36,7 @@ pub mod name;
 pub mod panics;
 pub mod ports;
 pub mod retry;
+mod sha256;
 pub mod signing;
 pub mod stamp;
 #[cfg(feature = "system")]

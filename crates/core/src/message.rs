@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
+use crate::sha256::{Hash, sha256};
 use crate::{
     ContentType, CorrelationId, Destination, Endpoint, Error, MessageId, OrderingKey, Result, Source,
     Timestamp, mutant,
@@ -69,7 +69,7 @@ impl FromStr for MessageType {
 pub struct Payload {
     bytes: Bytes,
     /// Their hash, once somebody has needed it: signature and dedup row both do.
-    sha256: OnceLock<[u8; 32]>,
+    sha256: OnceLock<Hash>,
     /// Whether they are known to be one JSON value, with nothing around it.
     is_json: bool,
 }
@@ -130,7 +130,13 @@ impl Payload {
     /// SHA-256 of the bytes.
     #[must_use]
     pub fn sha256(&self) -> [u8; 32] {
-        *self.sha256.get_or_init(|| Sha256::digest(&self.bytes).into())
+        *self.sha256.get_or_init(|| sha256(&self.bytes))
+    }
+
+    /// Takes note of what the hash is.
+    pub(crate) fn has_sha256(&self, hash: Hash) {
+        // Whoever was quicker has noted the same.
+        let _: Result<(), Hash> = self.sha256.set(hash);
     }
 }
 

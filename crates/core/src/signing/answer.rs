@@ -1,9 +1,8 @@
 //! Signatures of answers: without one, any server that says 200 could mark a message Sent.
 
-use sha2::{Digest, Sha256};
-
 use super::canonical::Canonical;
 use super::{Key, KeyId, Mac, Refused};
+use crate::sha256::sha256_of_all;
 use crate::{Destination, Source, Timestamp};
 
 const TAG: &str = "TB1-ANS";
@@ -49,8 +48,7 @@ impl SignedAnswer<'_> {
 /// that of a probe. Each covers all that was sent for a message, so that nothing has to be hashed twice.
 #[must_use]
 pub fn request_sha256<'a>(macs: impl IntoIterator<Item = &'a Mac>) -> [u8; 32] {
-    let hash = macs.into_iter().fold(Sha256::new(), |hash, mac| hash.chain_update(mac.as_bytes()));
-    hash.finalize().into()
+    sha256_of_all(macs.into_iter().map(|mac| mac.as_bytes().as_slice()))
 }
 
 /// Signs an answer, with the key of the request.

@@ -1,8 +1,7 @@
 //! The encoding under every signature: a tag, then netstrings.
 
-use sha2::{Digest, Sha256};
-
 use crate::digits::{Digits, push_number};
+use crate::sha256::sha256;
 use crate::{Headers, Timestamp, mutant};
 
 /// A canonical string in the making. Text throughout, because every signed field is text.
@@ -72,7 +71,7 @@ pub(super) fn headers_sha256(headers: &Headers) -> [u8; 32] {
         netstring(&mut text, name.as_bytes());
         netstring(&mut text, value.as_bytes());
     }
-    if text.is_empty() { EMPTY } else { Sha256::digest(text).into() }
+    if text.is_empty() { EMPTY } else { sha256(text) }
 }
 
 fn netstring(text: &mut Vec<u8>, field: &[u8]) {
@@ -124,8 +123,7 @@ mod tests {
 
     #[test]
     fn s11_the_hash_of_no_headers_is_that_of_nothing() {
-        let expected: [u8; 32] = Sha256::digest("").into();
-        assert_eq!(headers_sha256(&Headers::default()), expected);
+        assert_eq!(headers_sha256(&Headers::default()), sha256(""));
     }
 
     #[test]
@@ -133,7 +131,6 @@ mod tests {
         let mut one = Headers::default();
         one.insert("b", "2").unwrap();
         one.insert("a", "1").unwrap();
-        let expected: [u8; 32] = Sha256::digest("1:a,1:1,1:b,1:2,").into();
-        assert_eq!(headers_sha256(&one), expected);
+        assert_eq!(headers_sha256(&one), sha256("1:a,1:1,1:b,1:2,"));
     }
 }

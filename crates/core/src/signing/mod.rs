@@ -28,12 +28,11 @@ pub use self::key::{Key, KeyId, SECRET_BYTES_MIN, SecretKey, SecretTooShort};
 pub use self::keyring::{Keyring, Keyrings};
 pub use self::mac::{Mac, Signature};
 pub use self::probe::{SignedProbe, sign_probe};
-pub use self::request::{Signed, sign};
+pub use self::request::{Signed, sign, sign_each};
 pub use self::verify::{FRESHNESS, Refused};
 
 /// SHA-256, as signatures of answers need it.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
-    use sha2::Digest as _;
-    sha2::Sha256::digest(bytes).into()
+    crate::sha256::sha256(bytes)
 }

@@ -72,3 +72,11 @@ impl Signed<'_> {
 pub fn sign(key: &Key, request: &Signed<'_>) -> Signature {
     Signature { key_id: key.id().clone(), mac: key.mac(&request.canonical_bytes(key.id())) }
 }
+
+/// Signs an attempt at each message of a batch, in less time than one by one.
+#[must_use]
+pub fn sign_each(key: &Key, requests: &[Signed<'_>]) -> Vec<Signature> {
+    let canonicals: Vec<Vec<u8>> = requests.iter().map(|request| request.canonical_bytes(key.id())).collect();
+    let macs = key.secret().mac_each(&canonicals).into_iter();
+    macs.map(|mac| Signature { key_id: key.id().clone(), mac }).collect()
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use super::payload::PayloadText;
 use super::{Encoding, envelope, header, instant};
 use crate::digits::Digits;
+use crate::sha256::{Hash, sha256, sha256_each};
 use crate::signing::{Signature, Signed};
 use crate::{Message, Timestamp};
 
@@ -27,7 +28,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Makes text of the payload and hashes it.
+    /// Makes text of the payload.
     #[must_use]
     pub fn new(message: &'a Message) -> Self {
         Self { message, payload: PayloadText::of(message) }
@@ -42,19 +43,26 @@ impl<'a> Draft<'a> {
     /// SHA-256 of the payload as it will stand in the envelope.
     #[must_use]
     pub fn payload_sha256(&self) -> [u8; 32] {
-        self.payload.sha256
+        sha256(&*self.payload.text)
     }
 
     /// What a signature of this attempt covers.
     #[must_use]
     pub fn signed<'b>(&'b self, sent: Timestamp, outbox: &'b str) -> Signed<'b> {
-        Signed {
-            message: self.message,
-            sent,
-            outbox,
-            encoding: self.payload.encoding.as_str(),
-            payload_sha256: self.payload.sha256,
-        }
+        self.signed_with(sent, outbox, self.payload_sha256())
+    }
+
+    /// As [`signed`](Self::signed), of each draft of a batch, in less time than one by one.
+    #[must_use]
+    pub fn signed_each<'b>(drafts: &'b [Self], sent: Timestamp, outbox: &'b str) -> Vec<Signed<'b>> {
+        let texts: Vec<&str> = drafts.iter().map(|draft| &*draft.payload.text).collect();
+        let hashes = sha256_each(&texts);
+        drafts.iter().zip(hashes).map(|(draft, hash)| draft.signed_with(sent, outbox, hash)).collect()
+    }
+
+    fn signed_with<'b>(&'b self, sent: Timestamp, outbox: &'b str, payload_sha256: Hash) -> Signed<'b> {
+        let encoding = self.payload.encoding.as_str();
+        Signed { message: self.message, sent, outbox, encoding, payload_sha256 }
     }
 
     /// The envelope, as JSON.

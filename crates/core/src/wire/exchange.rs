@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::{Batch, Draft, Parsed, Probe, Stamp};
 use crate::ports::{DeliveryError, Link};
 use crate::signing::{
-    Key, KeyId, Keyrings, Mac, Refused, SignedAnswer, SignedProbe, request_sha256, sha256, sign, sign_answer,
-    sign_probe, verify_answer,
+    Key, KeyId, Keyrings, Mac, Refused, SignedAnswer, SignedProbe, request_sha256, sha256, sign_answer,
+    sign_each, sign_probe, verify_answer,
 };
 use crate::{Destination, Message, Source, Timestamp, mutant};
 
@@ -38,20 +38,20 @@ impl<'a> Asked<'a> {
         sent: Timestamp,
         key: Option<&'a Key>,
     ) -> (Self, Vec<u8>) {
+        let drafts: Vec<Draft<'_>> = batch.iter().map(|message| Draft::new(message)).collect();
+        let signatures =
+            key.map_or(Vec::new(), |key| sign_each(key, &Draft::signed_each(&drafts, sent, &link.outbox)));
         let bytes = batch.iter().map(|message| message.payload.len() + ENVELOPE_BYTES).sum();
-        let (mut envelopes, mut macs) = (Batch::with_capacity(bytes), Vec::with_capacity(batch.len().max(1)));
-        for message in batch {
-            let draft = Draft::new(message);
-            let signature = key.map(|key| sign(key, &draft.signed(sent, &link.outbox)));
-            envelopes.push(&draft, &Stamp { sent, outbox: &link.outbox, signature: signature.as_ref() });
-            macs.extend(signature.map(|signature| signature.mac));
+        let mut envelopes = Batch::with_capacity(bytes);
+        for (at, draft) in drafts.iter().enumerate() {
+            envelopes.push(draft, &Stamp { sent, outbox: &link.outbox, signature: signatures.get(at) });
         }
         let probe = key.filter(|_| batch.is_empty()).map(|key| {
             let signature = sign_probe(key, &SignedProbe { link, sent });
             Probe { link: link.clone(), sent, signature }
         });
-        macs.extend(probe.as_ref().map(|probe| probe.signature.mac));
-        let request_sha256 = request_sha256(&macs);
+        let signed = signatures.iter().chain(probe.as_ref().map(|probe| &probe.signature));
+        let request_sha256 = request_sha256(signed.map(|signature| &signature.mac));
         (Self { link, sent, key, probe, request_sha256 }, envelopes.into_bytes())
     }
 
@@ -116,20 +116,16 @@ impl<'a> Asker<'a> {
     ///
     /// # Errors
     /// [`Refused`]. Nothing may be written then (RF-11).
-    pub fn of(keyrings: &'a Keyrings, parsed: &[Parsed], now: Timestamp) -> Result<Self, Refused> {
-        let Some((first, others)) = parsed.split_first() else { return Err(Refused::Unauthentic) };
-        let source = first.verify(keyrings, now)?;
-        for other in others {
-            other.verify(keyrings, now)?;
-            // The answer is signed once, for one sender.
-            if key_id(other) != key_id(first) {
-                return Err(Refused::MixedKeys);
-            }
-        }
-        let macs =
-            parsed.iter().filter_map(|parsed| parsed.signature.as_ref()).map(|signature| &signature.mac);
-        let key = key_id(first).and_then(|id| keyrings.key(id)).map(|key| (key, request_sha256(macs)));
-        Ok(Self { source, destination: first.message.destination.clone(), sent: first.sent, key })
+    pub fn of<'p>(keyrings: &'a Keyrings, parsed: &'p [Parsed], now: Timestamp) -> Result<Self, Refused> {
+        let signed = |parsed: &'p Parsed| Some((parsed.signed(), parsed.signature.as_ref()?));
+        let signed: Option<Vec<_>> = parsed.iter().map(signed).collect();
+        let signed = signed.ok_or(Refused::Unauthentic)?;
+        keyrings.verify_each(&signed, now)?;
+        let (first, signature) = signed.first().ok_or(Refused::Unauthentic)?;
+        let macs = signed.iter().map(|(_, signature)| &signature.mac);
+        let key = keyrings.key(&signature.key_id).map(|key| (key, request_sha256(macs)));
+        let (source, destination) = (first.message.source.clone(), first.message.destination.clone());
+        Ok(Self { source, destination, sent: first.sent, key })
     }
 
     /// The sender of a probe.
@@ -163,8 +159,4 @@ impl<'a> Asker<'a> {
         };
         Some((key.id(), sign_answer(key, &answer)))
     }
-}
-
-fn key_id(parsed: &Parsed) -> Option<&KeyId> {
-    parsed.signature.as_ref().map(|signature| &signature.key_id)
 }

@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use super::limits::{DEPTH_MAX, at_most, is_deeper};
 use super::{header, json};
@@ -72,14 +71,12 @@ pub(super) fn check_label(what: &str, text: &str) -> Result<()> {
 pub(super) struct PayloadText<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) encoding: Encoding,
-    pub(super) sha256: [u8; 32],
 }
 
 impl<'a> PayloadText<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
         let (text, encoding) = encode(&message.content_type, &message.payload);
-        let sha256 = sha256(&text);
-        Self { text, encoding, sha256 }
+        Self { text, encoding }
     }
 }
 
@@ -142,10 +139,6 @@ pub(super) fn decode(text: &str, encoding: Encoding, bytes_max: usize) -> Result
     };
     at_most("bytes of payload", payload.len(), bytes_max)?;
     Ok(Payload::new(payload))
-}
-
-pub(super) fn sha256(text: &str) -> [u8; 32] {
-    Sha256::digest(text).into()
 }
 
 #[cfg(test)]

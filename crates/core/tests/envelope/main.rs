@@ -1,6 +1,7 @@
 //! Envelopes and their signatures, from the outside: round trips, hostile input, published vectors.
 
 mod answers;
+mod batches;
 mod generate;
 mod limits;
 mod shape;

@@ -31,7 +31,7 @@ fn later(time: Timestamp) -> Timestamp {
 }
 
 /// One change per covered field. The source is not among them: it is refused for its owner already.
-const CHANGES: [fn(&mut Parsed); 19] = [
+pub(crate) const CHANGES: [fn(&mut Parsed); 19] = [
     |p| p.message.destination = Destination::new(bump(p.message.destination.as_str())).expect("legal"),
     |p| p.message.endpoint = Endpoint::new(bump(p.message.endpoint.as_str())).expect("legal"),
     |p| p.message.id = MessageId::new(bump(p.message.id.as_str())).expect("legal"),
