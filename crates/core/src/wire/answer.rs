@@ -1,9 +1,10 @@
 //! Answers as JSON: what became of one message, of a batch, or why a request was refused as a whole.
 //!
-//! The answer to one message is an object with RF-08's members and ours: `messageId`, `outcome`, `acknowledged`,
-//! `duplicateDetected`, and where they apply `payload` (the stored response), `contentType`, `encoding`, `error`,
-//! `retryAfterMs`. The answer to a batch has them as the array `answers`, in the order of the request. A refusal
-//! has `outcome` and `error` alone. Either answer may name, as `inbox`, the instance of the inbox that gives it.
+//! The answer to one message is an object with RF-08's members and ours: `messageId`, `outcome`, and where they apply
+//! `payload` (the stored response), `contentType`, `encoding`, `error`, `retryAfterMs`, `acknowledged` and
+//! `duplicateDetected`. The answer to a batch has all but the last two, which its outcomes say as well, as the array
+//! `answers`, in the order of the request. A refusal has `outcome` and `error` alone. Either answer may name, as `inbox`,
+//! the instance of the inbox that gives it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -71,6 +72,7 @@ fn outcome(answer: &Answer) -> &'static str {
 pub fn encode_answer(id: &MessageId, answer: &Answer) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     write(id, answer, &mut ResponseRoom::of(1), &mut out);
+    write_flags(answer, &mut out);
     out
 }
 
@@ -147,8 +149,7 @@ fn write(id: &MessageId, answer: &Answer, room: &mut ResponseRoom, out: &mut Vec
     member(out, MESSAGE_ID, id.as_str());
     member(out, OUTCOME, outcome(answer));
     match answer {
-        Answer::Done(response) => write_acknowledged(response.as_ref(), false, room, out),
-        Answer::Duplicate(response) => write_acknowledged(response.as_ref(), true, room, out),
+        Answer::Done(response) | Answer::Duplicate(response) => write_response(response.as_ref(), room, out),
         Answer::InProgress { after } | Answer::TooEarly { after } => write_after(Some(*after), out),
         Answer::Retry { after, error } => {
             member(out, "error", error);
@@ -160,18 +161,19 @@ fn write(id: &MessageId, answer: &Answer, room: &mut ResponseRoom, out: &mut Vec
     out.push(b'}');
 }
 
-fn write_acknowledged(
-    response: Option<&Response>,
-    duplicate: bool,
-    room: &mut ResponseRoom,
-    out: &mut Vec<u8>,
-) {
-    let flags = if duplicate {
-        &br#","acknowledged":true,"duplicateDetected":true"#[..]
-    } else {
-        br#","acknowledged":true,"duplicateDetected":false"#
+/// Adds what RF-08 wants to be told about one message. A batch of hundreds says it by outcomes alone: its answer is hashed
+/// as a whole on either side.
+fn write_flags(answer: &Answer, out: &mut Vec<u8>) {
+    let flags = match answer {
+        Answer::Done(_) => r#","acknowledged":true,"duplicateDetected":false}"#,
+        Answer::Duplicate(_) => r#","acknowledged":true,"duplicateDetected":true}"#,
+        _ => return,
     };
-    out.extend_from_slice(flags);
+    out.pop_if(|last| *last == b'}');
+    out.extend_from_slice(flags.as_bytes());
+}
+
+fn write_response(response: Option<&Response>, room: &mut ResponseRoom, out: &mut Vec<u8>) {
     let Some(response) = response else { return };
     let (text, encoding) = encode(&response.content_type, &response.body);
     if !room.take(text.len()) {

@@ -74,15 +74,21 @@ fn rf_08_members_have_the_documented_names() {
     let text = |answer| String::from_utf8(encode_answer(&id("m"), &answer)).unwrap();
     assert_eq!(
         text(Answer::Duplicate(response("application/json", b"1"))),
-        r#"{"messageId":"m","outcome":"duplicate","acknowledged":true,"duplicateDetected":true,"payload":1}"#
+        r#"{"messageId":"m","outcome":"duplicate","payload":1,"acknowledged":true,"duplicateDetected":true}"#
     );
     assert_eq!(
         text(Answer::Done(response("text/plain", b"ok"))),
-        r#"{"messageId":"m","outcome":"done","acknowledged":true,"duplicateDetected":false,"payload":"b2s=","contentType":"text/plain","encoding":"base64"}"#
+        r#"{"messageId":"m","outcome":"done","payload":"b2s=","contentType":"text/plain","encoding":"base64","acknowledged":true,"duplicateDetected":false}"#
     );
     assert_eq!(
         text(Answer::Retry { after: Some(Duration::from_micros(1)), error: "no".into() }),
         r#"{"messageId":"m","outcome":"retry","error":"no","retryAfterMs":1}"#
+    );
+    let batch = encode_answers([(&id("m"), &Answer::Duplicate(response("application/json", b"1")))]);
+    assert_eq!(
+        String::from_utf8(batch).unwrap(),
+        r#"{"answers":[{"messageId":"m","outcome":"duplicate","payload":1}]}"#,
+        "where there may be hundreds, the outcome says it alone"
     );
 }
 

@@ -72,7 +72,8 @@ impl Desk {
         reply.json()["answers"].as_array().unwrap().clone()
     }
 
-    /// Asks about a message alone, checks the whole answer, and that a batch gets the same as an item.
+    /// Asks about a message alone, checks the whole answer, and that a batch gets the same as an item, but for what its
+    /// outcome says already.
     async fn says(&self, message: &Message, status: u16, retry_after: Option<&str>, body: Value) {
         self.says_within(&[], message, status, retry_after, body).await;
     }
@@ -90,7 +91,7 @@ impl Desk {
         assert_eq!(reply.header("content-type"), Some(ANSWER_TYPE), "{body}");
         assert_eq!(reply.header("retry-after"), retry_after, "{body}");
         if body["outcome"] != "done" {
-            assert_eq!(self.batch(&[message], headers).await, [body]);
+            assert_eq!(self.batch(&[message], headers).await, [item(body)]);
         }
     }
 }
@@ -105,6 +106,13 @@ fn obedient(_: &mut SqliteTx<'_>, message: &Message) -> HandlerResult<Response> 
         "nothing" => Ok(Response::empty()),
         _ => Ok(Response::json(&"invoiced").unwrap()),
     }
+}
+
+/// The answer to one message as it stands in the answer to a batch.
+fn item(mut body: Value) -> Value {
+    let members = body.as_object_mut().unwrap();
+    ["acknowledged", "duplicateDetected"].into_iter().for_each(|flag| _ = members.remove(flag));
+    body
 }
 
 fn done(id: &str) -> Value {
@@ -233,11 +241,11 @@ async fn rf_08_a_batch_is_answered_item_by_item() {
     ];
     let answers = desk.batch(&messages.iter().collect::<Vec<_>>(), &[]).await;
     let expected = [
-        done("m"),
-        duplicate("known"),
+        item(done("m")),
+        item(duplicate("known")),
         json!({"messageId": "retry-1", "outcome": "retry", "error": "no paper"}),
         json!({"messageId": "behind", "outcome": "held"}),
-        done("beside"),
+        item(done("beside")),
         json!({"messageId": "known", "outcome": "conflict"}),
         json!({"messageId": "reject", "outcome": "rejected", "error": "no such order"}),
         json!({"messageId": "n", "outcome": "unknown_endpoint"}),
