@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::sha256::{Hash, sha256};
+use crate::sha256::{Hash256, sha256};
 use crate::{
     ContentType, CorrelationId, Destination, Endpoint, Error, MessageId, OrderingKey, Result, Source,
     Timestamp, mutant,
@@ -69,7 +69,7 @@ impl FromStr for MessageType {
 pub struct Payload {
     bytes: Bytes,
     /// Their hash, once somebody has needed it: signature and dedup row both do.
-    sha256: OnceLock<Hash>,
+    sha256: OnceLock<Hash256>,
     /// Whether they are known to be one JSON value, with nothing around it.
     is_json: bool,
 }
@@ -134,9 +134,9 @@ impl Payload {
     }
 
     /// Takes note of what the hash is.
-    pub(crate) fn has_sha256(&self, hash: Hash) {
-        // Whoever was quicker has noted the same.
-        let _: Result<(), Hash> = self.sha256.set(hash);
+    pub(crate) fn note_sha256(&self, hash: Hash256) {
+        let noted = *self.sha256.get_or_init(|| hash);
+        debug_assert_eq!(noted, hash, "a payload has one hash");
     }
 }
 

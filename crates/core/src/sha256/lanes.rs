@@ -1,118 +1,32 @@
 //! Several texts at a time: each has a lane of its own in every word, and one instruction works on all lanes.
-//!
-//! Nothing but additions, shifts and logic, so the time taken depends on the lengths of the texts alone.
 
 use std::array::from_fn;
 
-use super::{BLOCK, Blocks, Hash, Start, digest};
+use super::{BLOCK, Blocks, Hash256, Start, digest};
 
 /// Texts at a time: what a register of AVX2 has room for.
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 
 /// The same word of all lanes.
-type Word = [u32; LANES];
+pub(super) type Word = [u32; LANES];
 
 /// A block of each lane.
-type Row = [[u8; BLOCK]; LANES];
+pub(super) type Row = [[u8; BLOCK]; LANES];
 
 /// Adds the block of each lane to its state.
 pub(super) type Compress = fn(&mut [Word; 8], &Row);
-
-/// The constants of FIPS 180-4, one per round.
-const ROUNDS: [u32; 64] = [
-    0x428a_2f98,
-    0x7137_4491,
-    0xb5c0_fbcf,
-    0xe9b5_dba5,
-    0x3956_c25b,
-    0x59f1_11f1,
-    0x923f_82a4,
-    0xab1c_5ed5,
-    0xd807_aa98,
-    0x1283_5b01,
-    0x2431_85be,
-    0x550c_7dc3,
-    0x72be_5d74,
-    0x80de_b1fe,
-    0x9bdc_06a7,
-    0xc19b_f174,
-    0xe49b_69c1,
-    0xefbe_4786,
-    0x0fc1_9dc6,
-    0x240c_a1cc,
-    0x2de9_2c6f,
-    0x4a74_84aa,
-    0x5cb0_a9dc,
-    0x76f9_88da,
-    0x983e_5152,
-    0xa831_c66d,
-    0xb003_27c8,
-    0xbf59_7fc7,
-    0xc6e0_0bf3,
-    0xd5a7_9147,
-    0x06ca_6351,
-    0x1429_2967,
-    0x27b7_0a85,
-    0x2e1b_2138,
-    0x4d2c_6dfc,
-    0x5338_0d13,
-    0x650a_7354,
-    0x766a_0abb,
-    0x81c2_c92e,
-    0x9272_2c85,
-    0xa2bf_e8a1,
-    0xa81a_664b,
-    0xc24b_8b70,
-    0xc76c_51a3,
-    0xd192_e819,
-    0xd699_0624,
-    0xf40e_3585,
-    0x106a_a070,
-    0x19a4_c116,
-    0x1e37_6c08,
-    0x2748_774c,
-    0x34b0_bcb5,
-    0x391c_0cb3,
-    0x4ed8_aa4a,
-    0x5b9c_ca4f,
-    0x682e_6ff3,
-    0x748f_82ee,
-    0x78a5_636f,
-    0x84c8_7814,
-    0x8cc7_0208,
-    0x90be_fffa,
-    0xa450_6ceb,
-    0xbef9_a3f7,
-    0xc671_78f2,
-];
 
 /// How this processor hashes several texts at a time, if that is quicker than one after the other.
 pub(super) fn quickest() -> Option<Compress> {
     #[cfg(target_arch = "x86_64")]
     if !std::arch::is_x86_feature_detected!("sha") {
-        return on_avx2();
+        return super::wide::on_avx2();
     }
     None
 }
 
-/// [`compress`] for processors with AVX2. There is none for AVX-512: compiled for that it takes a fifth less time, and all
-/// the rest of the program more, so that a tenth fewer messages were delivered.
-#[cfg(target_arch = "x86_64")]
-fn on_avx2() -> Option<Compress> {
-    #[target_feature(enable = "avx2")]
-    fn compiled(state: &mut [Word; 8], row: &Row) {
-        compress(state, row);
-    }
-    #[expect(unsafe_code, reason = "what the processor can do is known at run time only")]
-    fn called(state: &mut [Word; 8], row: &Row) {
-        // SAFETY: nobody else gives this function away, and only if the processor has AVX2.
-        unsafe { compiled(state, row) }
-    }
-    std::arch::is_x86_feature_detected!("avx2").then_some(called)
-}
-
 /// The hashes of texts behind `start`, in their order.
-pub(super) fn hash_each(compress: Compress, start: &Start, texts: &[impl AsRef<[u8]>]) -> Vec<Hash> {
+pub(super) fn hash_each(compress: Compress, start: &Start, texts: &[impl AsRef<[u8]>]) -> Vec<Hash256> {
     let blocks: Vec<Blocks<'_>> = texts.iter().map(|text| Blocks::of(text.as_ref(), start.bytes)).collect();
     let mut hashes = vec![[0; 32]; texts.len()];
     // Those that are as long as each other keep all lanes busy.
@@ -125,10 +39,16 @@ pub(super) fn hash_each(compress: Compress, start: &Start, texts: &[impl AsRef<[
 }
 
 /// Hashes up to as many texts as there are lanes, the longest last.
-fn hash_turn(compress: Compress, start: &Start, turn: &[usize], blocks: &[Blocks<'_>], hashes: &mut [Hash]) {
+fn hash_turn(
+    compress: Compress,
+    start: &Start,
+    turn: &[usize],
+    blocks: &[Blocks<'_>],
+    hashes: &mut [Hash256],
+) {
     let Some((&longest, others)) = turn.split_last() else { return };
     let mut state = start.state.map(|word| [word; LANES]);
-    // A text that is alone in its lane has no use for the others.
+    // Once only one text is left, the other lanes have nothing to do.
     let shared = others.last().map_or(0, |&at| blocks[at].count());
     for at in 0..shared {
         let row = from_fn(|lane| turn.get(lane).map_or([0; BLOCK], |&text| blocks[text].get(at)));
@@ -142,101 +62,41 @@ fn hash_turn(compress: Compress, start: &Start, turn: &[usize], blocks: &[Blocks
     hashes[longest] = start.finish(state.map(|word| word[others.len()]), &blocks[longest], shared);
 }
 
-/// FIPS 180-4, section 6.2.2, of all lanes. Compiled for whatever its caller is compiled for.
-#[inline(always)]
-fn compress(state: &mut [Word; 8], row: &Row) {
-    let (mut schedule, mut all) = (words(row), *state);
-    for (round, constant) in ROUNDS.into_iter().enumerate() {
-        if round >= 16 {
-            let of = |ago: usize| schedule[(round - ago) % 16];
-            let (near, far) = (each(of(2), small_sigma_1), each(of(15), small_sigma_0));
-            schedule[round % 16] = sum(sum(of(16), far), sum(of(7), near));
-        }
-        let [a, b, c, d, e, f, g, h] = all;
-        let chosen = from_fn(|lane| g[lane] ^ (e[lane] & (f[lane] ^ g[lane])));
-        let majority = from_fn(|lane| (a[lane] & b[lane]) | (c[lane] & (a[lane] | b[lane])));
-        let input = sum(schedule[round % 16], [constant; LANES]);
-        let one = sum(sum(h, each(e, big_sigma_1)), sum(chosen, input));
-        let two = sum(each(a, big_sigma_0), majority);
-        all = [sum(one, two), a, b, c, sum(d, one), e, f, g];
-    }
-    *state = from_fn(|word| sum(state[word], all[word]));
-}
-
-/// The words of all lanes.
-#[inline(always)]
-fn words(row: &Row) -> [Word; 16] {
-    let words: [&[[u8; 4]]; LANES] = from_fn(|lane| row[lane].as_chunks().0);
-    from_fn(|word| from_fn(|lane| u32::from_be_bytes(words[lane][word])))
-}
-
-#[inline(always)]
-fn each(word: Word, of: impl Fn(u32) -> u32) -> Word {
-    from_fn(|lane| of(word[lane]))
-}
-
-#[inline(always)]
-fn sum(one: Word, other: Word) -> Word {
-    from_fn(|lane| one[lane].wrapping_add(other[lane]))
-}
-
-#[inline(always)]
-fn big_sigma_0(x: u32) -> u32 {
-    x.rotate_right(2) ^ x.rotate_right(13) ^ x.rotate_right(22)
-}
-
-#[inline(always)]
-fn big_sigma_1(x: u32) -> u32 {
-    x.rotate_right(6) ^ x.rotate_right(11) ^ x.rotate_right(25)
-}
-
-#[inline(always)]
-fn small_sigma_0(x: u32) -> u32 {
-    x.rotate_right(7) ^ x.rotate_right(18) ^ (x >> 3)
-}
-
-#[inline(always)]
-fn small_sigma_1(x: u32) -> u32 {
-    x.rotate_right(17) ^ x.rotate_right(19) ^ (x >> 10)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::sha256;
+    use super::super::wide;
     use super::*;
 
-    /// On any processor; where there are none of its instructions, only slower.
-    fn as_compiled(state: &mut [Word; 8], row: &Row) {
-        compress(state, row);
+    fn ways() -> Vec<Compress> {
+        // On any processor; where there are none of its instructions, only slower.
+        let mut ways: Vec<Compress> = vec![|state, row| wide::compress(state, row)];
+        #[cfg(target_arch = "x86_64")]
+        ways.extend(wide::on_avx2());
+        ways
     }
 
-    fn ways() -> Vec<Compress> {
-        let mut ways: Vec<Compress> = vec![as_compiled];
-        #[cfg(target_arch = "x86_64")]
-        ways.extend(on_avx2());
-        ways
+    /// All ways of hashing many texts give what is known of each.
+    fn check(texts: &[&[u8]]) {
+        for start in [Start::NOTHING, Start::behind(&[0x36; BLOCK])] {
+            let expected: Vec<Hash256> = texts.iter().map(|text| start.hash(text)).collect();
+            for compress in ways() {
+                assert_eq!(hash_each(compress, &start, texts), expected, "{} texts", texts.len());
+            }
+        }
     }
 
     #[test]
     fn lanes_of_all_lengths_and_any_number_give_the_hashes_of_their_texts() {
         let text: Vec<u8> = (0..=255).cycle().take(1_000).collect();
-        for compress in ways() {
-            for count in 0..=2 * LANES + 1 {
-                for step in [0, 1, 9, 55, 64] {
-                    let texts: Vec<&[u8]> = (0..count).map(|at| &text[at..at + (at * step) % 900]).collect();
-                    let hashes = hash_each(compress, &Start::NOTHING, &texts);
-                    assert_eq!(hashes, texts.iter().map(sha256).collect::<Vec<_>>(), "{count}, {step}");
-                }
+        for count in 0..=2 * LANES + 1 {
+            for step in [0, 1, 9, 55, 64] {
+                check(&(0..count).map(|at| &text[at..at + (at * step) % 900]).collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
     fn a_text_that_is_longer_than_all_others_of_its_turn_is_finished_alone() {
-        let texts = [vec![1; 5_000], vec![2; 10], vec![3; 200]];
-        for compress in ways() {
-            let hashes = hash_each(compress, &Start::NOTHING, &texts);
-            assert_eq!(hashes, texts.iter().map(sha256).collect::<Vec<_>>());
-        }
+        check(&[&[1; 5_000], &[2; 10], &[3; 200]]);
     }
 }

@@ -54,7 +54,7 @@ pub fn request_sha256<'a>(macs: impl IntoIterator<Item = &'a Mac>) -> [u8; 32] {
 /// Signs an answer, with the key of the request.
 #[must_use]
 pub fn sign_answer(key: &Key, answer: &SignedAnswer<'_>) -> Mac {
-    key.mac(answer.canonical(key.id()).as_bytes())
+    key.secret().mac(answer.canonical(key.id()).as_bytes())
 }
 
 /// Verifies an answer with the key that signed the request.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Mac;
-use crate::sha256::{BLOCK, Hash, Start, sha256};
+use crate::sha256::{BLOCK, Hash256, Start, sha256};
 use crate::{Error, ErrorKind, Result, Timestamp};
 
 /// The fewest bytes a secret may have: the size of the hash, below which guessing the secret would be easier
@@ -44,7 +44,7 @@ impl SecretKey {
         let mut block = [0; BLOCK];
         match block.get_mut(..bytes.len()) {
             Some(start) => start.copy_from_slice(bytes),
-            None => block[..size_of::<Hash>()].copy_from_slice(&sha256(bytes)),
+            None => block[..size_of::<Hash256>()].copy_from_slice(&sha256(bytes)),
         }
         let behind = |pad: u8| Start::behind(&block.map(|byte| byte ^ pad));
         Self { inner: behind(0x36), outer: behind(0x5c) }
@@ -185,10 +185,6 @@ impl Key {
 
     pub(super) fn is_empty(&self) -> bool {
         self.not_before > self.not_after
-    }
-
-    pub(super) fn mac(&self, canonical: &[u8]) -> Mac {
-        self.secret.mac(canonical)
     }
 
     pub(super) fn secret(&self) -> &SecretKey {

@@ -8,8 +8,8 @@
 //!
 //! | side | holds | does |
 //! | --- | --- | --- |
-//! | sender | a [`Keyring`] per destination | [`sign`] with the [newest active key](Keyring::active), [`verify_answer`] with the same |
-//! | receiver | [`Keyrings`] of all its sources | [`Keyrings::verify`], then [`sign_answer`] with the [named key](Keyrings::key) |
+//! | sender | a [`Keyring`] per destination | [`sign`] or [`sign_each`] with the [newest active key](Keyring::active), [`verify_answer`] with the same |
+//! | receiver | [`Keyrings`] of all its sources | [`Keyrings::verify`] or [`Keyrings::verify_each`], then [`sign_answer`] with the [named key](Keyrings::key) |
 //!
 //! A request is signed per attempt, not when it is enqueued: its sent time is then fresh, and a key may be
 //! retired while messages signed with it would still have waited.

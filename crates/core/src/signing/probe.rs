@@ -34,5 +34,5 @@ impl SignedProbe<'_> {
 /// Signs a probe.
 #[must_use]
 pub fn sign_probe(key: &Key, probe: &SignedProbe<'_>) -> Signature {
-    Signature { key_id: key.id().clone(), mac: key.mac(probe.canonical(key.id()).as_bytes()) }
+    Signature { key_id: key.id().clone(), mac: key.secret().mac(probe.canonical(key.id()).as_bytes()) }
 }

@@ -70,7 +70,7 @@ impl Signed<'_> {
 /// Signs one attempt at one message.
 #[must_use]
 pub fn sign(key: &Key, request: &Signed<'_>) -> Signature {
-    Signature { key_id: key.id().clone(), mac: key.mac(&request.canonical_bytes(key.id())) }
+    Signature { key_id: key.id().clone(), mac: key.secret().mac(&request.canonical_bytes(key.id())) }
 }
 
 /// Signs an attempt at each message of a batch, in less time than one by one.

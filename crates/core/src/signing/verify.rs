@@ -59,26 +59,36 @@ impl Keyrings {
         self.judge(signature, &expected, &request.message.source, request.sent, now)
     }
 
-    /// Verifies a batch at `now`: each of its requests as [`verify`](Self::verify) does, in less time, and that all are
-    /// signed with the same key, because their answer is signed once.
+    /// Verifies a batch at `now` and returns the source of its first request: each as [`verify`](Self::verify) does, in
+    /// less time, and that all are signed with the same key, because their answer is signed once.
     ///
     /// # Errors
-    /// [`Refused`]. Nothing may be written then (RF-11).
-    pub fn verify_each(&self, requests: &[(Signed<'_>, &Signature)], now: Timestamp) -> Result<(), Refused> {
-        let Some((_, Signature { key_id, .. })) = requests.first() else { return Ok(()) };
-        if requests.iter().any(|(_, signature)| signature.key_id != *key_id) {
-            // What is not authentic is told nothing else.
-            requests
+    /// [`Refused`], also if there is no request. Nothing may be written then (RF-11).
+    pub fn verify_each(
+        &self,
+        requests: &[(Signed<'_>, &Signature)],
+        now: Timestamp,
+    ) -> Result<Source, Refused> {
+        let Some(((first, signature), others)) = requests.split_first() else {
+            return Err(Refused::Unauthentic);
+        };
+        // Alone, so that a stranger's batch costs as little as one message.
+        let source = self.verify(first, signature, now)?;
+        let key_id = &signature.key_id;
+        if others.iter().any(|(_, signature)| signature.key_id != *key_id) {
+            others
                 .iter()
                 .try_for_each(|(request, signature)| self.verify(request, signature, now).map(drop))?;
             return Err(Refused::MixedKeys);
         }
         let canonicals: Vec<Vec<u8>> =
-            requests.iter().map(|(request, _)| request.canonical_bytes(key_id)).collect();
+            others.iter().map(|(request, _)| request.canonical_bytes(key_id)).collect();
         let expected = self.secret(key_id).mac_each(&canonicals);
-        requests.iter().zip(&expected).try_for_each(|((request, signature), expected)| {
+        debug_assert_eq!(expected.len(), others.len(), "one for each");
+        others.iter().zip(&expected).try_for_each(|((request, signature), expected)| {
             self.judge(signature, expected, &request.message.source, request.sent, now).map(drop)
-        })
+        })?;
+        Ok(source)
     }
 
     /// Verifies a probe at `now` and returns its source, as [`verify`](Self::verify) does.

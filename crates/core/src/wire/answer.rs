@@ -73,6 +73,7 @@ pub fn encode_answer(id: &MessageId, answer: &Answer) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     write(id, answer, &mut ResponseRoom::of(1), &mut out);
     write_flags(answer, &mut out);
+    out.push(b'}');
     out
 }
 
@@ -119,6 +120,7 @@ pub fn encode_answers<'a>(answers: impl IntoIterator<Item = (&'a MessageId, &'a 
             out.push(b',');
         }
         write(id, answer, &mut room, &mut out);
+        out.push(b'}');
     }
     out.extend_from_slice(b"]}");
     out
@@ -144,6 +146,7 @@ pub fn encode_refusal(outcome: &str, error: &str) -> Vec<u8> {
     out
 }
 
+/// Writes an object up to what closes it.
 fn write(id: &MessageId, answer: &Answer, room: &mut ResponseRoom, out: &mut Vec<u8>) {
     out.push(b'{');
     member(out, MESSAGE_ID, id.as_str());
@@ -158,18 +161,16 @@ fn write(id: &MessageId, answer: &Answer, room: &mut ResponseRoom, out: &mut Vec
         Answer::Rejected { error } => member(out, "error", error),
         Answer::Held | Answer::NotReached | Answer::Conflict | Answer::TooOld | Answer::UnknownEndpoint => {}
     }
-    out.push(b'}');
 }
 
 /// Adds what RF-08 wants to be told about one message. A batch of hundreds says it by outcomes alone: its answer is hashed
 /// as a whole on either side.
 fn write_flags(answer: &Answer, out: &mut Vec<u8>) {
     let flags = match answer {
-        Answer::Done(_) => r#","acknowledged":true,"duplicateDetected":false}"#,
-        Answer::Duplicate(_) => r#","acknowledged":true,"duplicateDetected":true}"#,
+        Answer::Done(_) => r#","acknowledged":true,"duplicateDetected":false"#,
+        Answer::Duplicate(_) => r#","acknowledged":true,"duplicateDetected":true"#,
         _ => return,
     };
-    out.pop_if(|last| *last == b'}');
     out.extend_from_slice(flags.as_bytes());
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::payload::PayloadText;
 use super::{Encoding, envelope, header, instant};
 use crate::digits::Digits;
-use crate::sha256::{Hash, sha256, sha256_each};
+use crate::sha256::{Hash256, sha256, sha256_each};
 use crate::signing::{Signature, Signed};
 use crate::{Message, Timestamp};
 
@@ -20,7 +20,8 @@ pub struct Stamp<'a> {
     pub signature: Option<&'a Signature>,
 }
 
-/// A message whose payload has been made text, ready to be signed and encoded, as often as it takes.
+/// A message whose payload has been made text, ready to be signed and encoded, as often as it takes. The payload is hashed
+/// each time it is signed.
 #[derive(Debug)]
 pub struct Draft<'a> {
     message: &'a Message,
@@ -60,7 +61,7 @@ impl<'a> Draft<'a> {
         drafts.iter().zip(hashes).map(|(draft, hash)| draft.signed_with(sent, outbox, hash)).collect()
     }
 
-    fn signed_with<'b>(&'b self, sent: Timestamp, outbox: &'b str, payload_sha256: Hash) -> Signed<'b> {
+    fn signed_with<'b>(&'b self, sent: Timestamp, outbox: &'b str, payload_sha256: Hash256) -> Signed<'b> {
         let encoding = self.payload.encoding.as_str();
         Signed { message: self.message, sent, outbox, encoding, payload_sha256 }
     }

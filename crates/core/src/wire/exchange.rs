@@ -120,12 +120,11 @@ impl<'a> Asker<'a> {
         let signed = |parsed: &'p Parsed| Some((parsed.signed(), parsed.signature.as_ref()?));
         let signed: Option<Vec<_>> = parsed.iter().map(signed).collect();
         let signed = signed.ok_or(Refused::Unauthentic)?;
-        keyrings.verify_each(&signed, now)?;
+        let source = keyrings.verify_each(&signed, now)?;
         let (first, signature) = signed.first().ok_or(Refused::Unauthentic)?;
         let macs = signed.iter().map(|(_, signature)| &signature.mac);
         let key = keyrings.key(&signature.key_id).map(|key| (key, request_sha256(macs)));
-        let (source, destination) = (first.message.source.clone(), first.message.destination.clone());
-        Ok(Self { source, destination, sent: first.sent, key })
+        Ok(Self { source, destination: first.message.destination.clone(), sent: first.sent, key })
     }
 
     /// The sender of a probe.

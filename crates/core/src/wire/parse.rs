@@ -9,7 +9,7 @@ use super::payload::{check_content_type, check_label, decode};
 use super::{Encoding, Envelope, header, instant, json};
 use crate::message::{JSON, RESERVED_HEADER_PREFIX};
 use crate::name::{CorrelationId, Destination, Endpoint, MessageId, OrderingKey};
-use crate::sha256::{Hash, sha256, sha256_each};
+use crate::sha256::{Hash256, sha256, sha256_each};
 use crate::signing::{KeyId, Keyrings, Mac, Refused, Signature, Signed};
 use crate::{ContentType, Error, ErrorKind, Headers, Message, Result, Source, Timestamp};
 
@@ -112,11 +112,11 @@ struct Unhashed<'t> {
 }
 
 impl Unhashed<'_> {
-    fn hashed(mut self, hash: Hash) -> Parsed {
+    fn hashed(mut self, hash: Hash256) -> Parsed {
         self.parsed.payload_sha256 = hash;
         if self.parsed.encoding == Encoding::Plain {
             // Its text is the payload, whose hash the inbox needs as well.
-            self.parsed.message.payload.has_sha256(hash);
+            self.parsed.message.payload.note_sha256(hash);
         }
         self.parsed
     }
@@ -192,7 +192,7 @@ fn message<'t>(envelope: &Envelope<'t>, limits: &Limits, repeated: &mut Repeated
         sent: sent(envelope, &mut repeated.sent)?,
         outbox: same_or(&mut repeated.outbox, required(envelope, header::OUTBOX)?, outbox)?,
         encoding,
-        payload_sha256: Hash::default(),
+        payload_sha256: Hash256::default(),
         signature: signature(envelope, &mut repeated.key_id)?,
     };
     Ok(Unhashed { parsed, text: envelope.payload })
