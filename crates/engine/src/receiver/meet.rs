@@ -58,8 +58,7 @@ impl<S: InboxStore + InstanceStore> Receiver<S> {
             self.read_inbox();
             inbox.changed().await.ok()?;
         }
-        let known = inbox.borrow().clone();
-        known
+        inbox.borrow().clone()
     }
 
     /// Has it read which inbox this is, unless somebody does. In a task of its own: whoever stops waiting for it must not
@@ -169,7 +168,7 @@ mod tests {
     }
 
     fn receiver(store: &Slow) -> Receiver<Slow> {
-        let consumer = Consumer::new("billing").unwrap();
+        let consumer = Consumer::new("billing").expect("legal");
         Receiver::builder(store.clone(), consumer, Arc::new(SystemTimer::default())).build()
     }
 
