@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Backup(Arguments),
     /// Everything between two processes.
     E2e(Arguments),
-    /// The living load and the trickle of this program against those of another build of it.
+    /// Backlogs, the living load and the trickle of this program against those of another build of it.
     Compare(PathBuf, Arguments),
     /// One of the processes of `e2e`; run by the benchmark itself.
     Part(Part),
@@ -83,7 +83,6 @@ impl Arguments {
 
 /// `None`: not understood.
 pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
-    use Measurement::{Drain, History};
     let (command, rest) = arguments.split_first()?;
     match (command.as_str(), rest) {
         ("store", options) => parse_options(options).map(Command::Store),
@@ -92,7 +91,7 @@ pub(crate) fn parse(arguments: &[String]) -> Option<Command> {
         ("backup", options) => parse_options(options).map(Command::Backup),
         ("e2e", options) => parse_options(options).map(Command::E2e),
         ("compare", [other, options @ ..]) => {
-            let comparable = |arguments: &Arguments| !matches!(arguments.only, Some(Drain | History));
+            let comparable = |arguments: &Arguments| arguments.only != Some(Measurement::History);
             Some(Command::Compare(other.into(), parse_options(options).filter(comparable)?))
         }
         ("part", words) => parse_part(words).map(Command::Part),
@@ -164,7 +163,7 @@ mod tests {
         assert_eq!(parsed("compare ./old --quick"), Some(Command::Compare("./old".into(), arguments)));
         assert_eq!(parsed("compare"), None);
         assert!(parsed("compare ./old --only low-rate").is_some());
-        assert_eq!(parsed("compare ./old --only drain"), None);
+        assert_eq!(parsed("compare ./old --only history"), None);
     }
 
     #[test]

@@ -46,12 +46,12 @@ usage: twobox-bench store|queue|ops|backup|e2e|compare PROGRAM [--json] [--quick
   backup         what a backup of a file of 1 GiB costs the end-to-end rate; with --quick of 32 MiB
   e2e            from one process to another, over HTTP
   compare PROGRAM
-                 the living load and the trickle of e2e against those of another build of this program, in turns
+                 drains, the living load and the trickle of e2e against those of another build of this program, in turns
 
   --json         results for machines on standard output
   --quick        smaller and shorter: shows that everything works, says little about speed
   --count-syncs  count real syncs of the disk with strace instead of commits
-  --only PART    of e2e only drain, live, low-rate or history; of compare only live or low-rate
+  --only PART    of e2e only drain, live, low-rate or history; of compare only drain, live or low-rate
   --messages N   how long the history of ops is; default: 5000000, 200000 if quick
   --dir DIR      where the databases are put; default: beside this program";
 

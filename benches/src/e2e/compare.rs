@@ -1,4 +1,4 @@
-//! The living load and the trickle of this program against those of another build of it, in turns.
+//! Backlogs, the living load and the trickle of this program against those of another build of it, in turns.
 //!
 //! A machine that is shared changes its speed from minute to minute by more than most changes of the code do. Two
 //! builds that are measured by turns, a third of a second each, meet the same machine.
@@ -22,17 +22,40 @@ use crate::stats::{Quartiles, median, per_second};
 const SLICE: Duration = Duration::from_millis(300);
 /// Messages of a trickle in one turn.
 const TRICKLE: u64 = 30;
+/// Messages of a backlog in one turn: about as long as a slice.
+const BACKLOG: u64 = 20_000;
 const ROUNDS: usize = 60;
 const ROUNDS_QUICK: usize = 10;
 
 /// What a build is to do in each of its turns.
-type Load = fn(&mut Pair) -> Result<Done>;
+#[derive(Clone, Copy)]
+struct Load {
+    /// What is done once.
+    begin: fn(&mut Pair) -> Result<()>,
+    /// What is done before each turn, and not measured.
+    prepare: fn(&mut Pair) -> Result<()>,
+    run: fn(&mut Pair) -> Result<Done>,
+}
+
+/// A backlog that was enqueued before.
+const DRAIN: Load = Load { begin: |_| Ok(()), prepare: |pair| pair.fill(BACKLOG), run: drain };
+/// Callers that wait for their commits.
+const LIVE: Load = Load { begin: Pair::start_relay, prepare: |_| Ok(()), run: live };
+/// One message every so often.
+const LOW_RATE: Load = Load { begin: Pair::start_relay, prepare: |_| Ok(()), run: trickle };
 
 /// What it did in all.
 struct Done {
     messages: u64,
     per_second: f64,
-    latency: Latency,
+    /// Of a backlog nobody waits for a message.
+    latency: Option<Latency>,
+}
+
+impl Done {
+    fn latency(&self, of: fn(Latency) -> f64) -> f64 {
+        self.latency.map_or(f64::NAN, of)
+    }
 }
 
 /// What a build did in one of its turns.
@@ -49,44 +72,54 @@ pub(crate) fn report(other: &Path, arguments: &Arguments) -> Result<Report> {
     };
     let mut lab = Lab::new(arguments.dir.as_deref(), disk)?;
     let mut report = Report::new(arguments.quick);
+    if arguments.wants(Measurement::Drain) {
+        let turns = measure(&mut lab, other, rounds, DRAIN)?;
+        report.extend([
+            figure("drain : other", "/s", &turns, |turn| turn.done.per_second),
+            figure("drain, processor time per message : other", "us", &turns, |turn| turn.processor),
+        ]);
+    }
     if arguments.wants(Measurement::Live) {
-        let turns = measure(&mut lab, other, rounds, live)?;
+        let turns = measure(&mut lab, other, rounds, LIVE)?;
         report.extend([
             figure("live, 64 callers : other", "/s", &turns, |turn| turn.done.per_second),
             figure("live, processor time per message : other", "us", &turns, |turn| turn.processor),
-            figure("live, p50 handled : other", "us", &turns, |turn| turn.done.latency.p50),
-            figure("live, p99 handled : other", "us", &turns, |turn| turn.done.latency.p99),
+            figure("live, p50 handled : other", "us", &turns, |turn| turn.done.latency(|of| of.p50)),
+            figure("live, p99 handled : other", "us", &turns, |turn| turn.done.latency(|of| of.p99)),
         ]);
     }
     if arguments.wants(Measurement::LowRate) {
-        let turns = measure(&mut lab, other, rounds, trickle)?;
+        let turns = measure(&mut lab, other, rounds, LOW_RATE)?;
         report.extend([
             figure("low rate, processor time per message : other", "us", &turns, |turn| turn.processor),
-            figure("low rate, p50 handled : other", "us", &turns, |turn| turn.done.latency.p50),
+            figure("low rate, p50 handled : other", "us", &turns, |turn| turn.done.latency(|of| of.p50)),
         ]);
     }
     Ok(report)
 }
 
-/// Callers that wait for their commits.
-fn live(pair: &mut Pair) -> Result<Done> {
-    let (lived, messages) = pair.live_counted(CALLERS, SLICE)?;
-    Ok(Done { messages, per_second: lived.per_second, latency: lived.latency })
+fn drain(pair: &mut Pair) -> Result<Done> {
+    let took = pair.drain()?;
+    Ok(Done { messages: BACKLOG, per_second: per_second(BACKLOG, took), latency: None })
 }
 
-/// One message every so often.
+fn live(pair: &mut Pair) -> Result<Done> {
+    let (lived, messages) = pair.live_counted(CALLERS, SLICE)?;
+    Ok(Done { messages, per_second: lived.per_second, latency: Some(lived.latency) })
+}
+
 fn trickle(pair: &mut Pair) -> Result<Done> {
     let start = micros();
     let latency = pair.trickle(cold::EVERY, TRICKLE)?;
     let took = Duration::from_micros(micros() - start);
-    Ok(Done { messages: TRICKLE, per_second: per_second(TRICKLE, took), latency })
+    Ok(Done { messages: TRICKLE, per_second: per_second(TRICKLE, took), latency: Some(latency) })
 }
 
 /// Turns of this build and of the other one, round by round.
 fn measure(lab: &mut Lab, other: &Path, rounds: usize, load: Load) -> Result<Vec<[Turn; 2]>> {
     let mut pairs = [Pair::start(lab)?, Pair::of(lab, other)?];
     for pair in &mut pairs {
-        pair.start_relay()?;
+        (load.begin)(pair)?;
         turn(pair, load)?; // not counted: what is done for the first time takes longer
     }
     let mut turns = Vec::new();
@@ -111,8 +144,9 @@ fn measure(lab: &mut Lab, other: &Path, rounds: usize, load: Load) -> Result<Vec
 }
 
 fn turn(pair: &mut Pair, load: Load) -> Result<Turn> {
+    (load.prepare)(pair)?;
     let before = pair.processor_time()?;
-    let done = load(pair)?;
+    let done = (load.run)(pair)?;
     let took = pair.processor_time()?.saturating_sub(before);
     let processor = took.as_secs_f64() * 1e6 / done.messages.max(1) as f64;
     Ok(Turn { done, processor })
