@@ -86,6 +86,7 @@ pub(crate) fn report(other: &Path, arguments: &Arguments) -> Result<Report> {
             figure("live, processor time per message : other", "us", &turns, |turn| turn.processor),
             figure("live, p50 handled : other", "us", &turns, |turn| turn.done.latency(|of| of.p50)),
             figure("live, p99 handled : other", "us", &turns, |turn| turn.done.latency(|of| of.p99)),
+            figure("live, longest handled : other", "us", &turns, |turn| turn.done.latency(|of| of.longest)),
         ]);
     }
     if arguments.wants(Measurement::LowRate) {

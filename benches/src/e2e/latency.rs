@@ -27,6 +27,7 @@ fn read(path: &Path) -> Result<Times> {
 pub(crate) struct Latency {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
+    pub(crate) longest: f64,
 }
 
 /// From the end of the sender's commit to the end of the receiver's, for each message that was committed.
@@ -37,7 +38,8 @@ pub(crate) fn between(committed: &Path, handled: &Path) -> Result<Latency> {
     let took = |(number, at): &(u64, u64)| Some(handled.get(number)?.saturating_sub(*at) as f64);
     let micros: Vec<f64> = committed.iter().filter_map(took).collect();
     check("messages timed on both sides", committed.len() as u64, micros.len() as u64)?;
-    Ok(Latency { p50: percentile(&micros, 50), p99: percentile(&micros, 99) })
+    let [p50, p99, longest] = [50, 99, 100].map(|percent| percentile(&micros, percent));
+    Ok(Latency { p50, p99, longest })
 }
 
 #[cfg(test)]
@@ -51,7 +53,7 @@ mod tests {
         write(&committed, &vec![(1, 100), (2, 200), (3, 300)]).unwrap();
         write(&handled, &vec![(3, 350), (1, 110), (2, 190)]).unwrap();
         let latency = between(&committed, &handled).unwrap();
-        assert_eq!((latency.p50, latency.p99), (10.0, 50.0));
+        assert_eq!((latency.p50, latency.p99, latency.longest), (10.0, 50.0, 50.0));
         write(&handled, &vec![(3, 350)]).unwrap();
         assert!(between(&committed, &handled).is_err());
     }

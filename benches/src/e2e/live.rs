@@ -1,5 +1,6 @@
 //! A living load: callers enqueue durably while it is delivered.
 
+use super::latency::Latency;
 use super::pair::{Lived, Pair};
 use super::{Peaks, Plan};
 use crate::Result;
@@ -27,7 +28,8 @@ fn figures(slices: &[Slice<Lived>]) -> [Figure; 2] {
     let rates = each(&|slice| slice.value.per_second / slice.raw);
     let tails = each(&|slice| slice.value.latency.p99 / slice.sync_p99());
     let rate = middle(&|slice| slice.value.per_second);
-    let (p50, p99) = (middle(&|slice| slice.value.latency.p50), middle(&|slice| slice.value.latency.p99));
+    let latency = |of: fn(Latency) -> f64| middle(&|slice| of(slice.value.latency));
+    let [p50, p99, longest] = [latency(|of| of.p50), latency(|of| of.p99), latency(|of| of.longest)];
     let syncs = Quartiles::of(&slices.iter().flat_map(|slice| slice.sync_p99s).collect::<Vec<_>>());
     let sync = format!("{} us ({} to {})", thousands(syncs.median), thousands(syncs.q1), thousands(syncs.q3));
     let raw = || slices.iter().flat_map(|slice| slice.samples);
@@ -39,7 +41,7 @@ fn figures(slices: &[Slice<Lived>]) -> [Figure; 2] {
             .raw(raw()),
         Figure::new("live, p99 handled : p99 sync", median(&tails), Unit::Times)
             .target(Target::AtMost(20.0))
-            .detail(format!("{p99} us against {sync}; p50 {p50} us"))
+            .detail(format!("{p99} us against {sync}; p50 {p50} us, longest {longest} us"))
             .samples(tails)
             .raw(raw()),
     ]

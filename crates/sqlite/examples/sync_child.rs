@@ -20,6 +20,7 @@ async fn main() {
         "process-crash" => process_crash(Path::new(path)).await,
         "foreign" => foreign(Path::new(path)).await,
         "unchanged" => unchanged(Path::new(path)).await,
+        "checkpoint" => checkpoint(Path::new(path)).await,
         other => panic!("no scenario {other}"),
     }
 }
@@ -91,6 +92,30 @@ async fn unchanged(path: &Path) {
     let same = "UPDATE words SET word = 'same'";
     db.transaction::<_, Error, _>(|tx| tx.execute(same, [])).await.unwrap();
     durable(&db, position).await;
+}
+
+/// Commits until the log was copied into the database file and started again, or until that has failed and the file
+/// was opened anew.
+async fn checkpoint(path: &Path) {
+    const PAGES: u32 = 1_000;
+    let db = Sqlite::builder().wal_pages_max(PAGES).open(path).await.unwrap();
+    db.transaction::<_, Error, _>(|tx| tx.execute("CREATE TABLE words (word)", [])).await.unwrap();
+    let store = &db.meters().store;
+    let mut was_long = false;
+    mark("checkpoint");
+    for _ in 0..10_000 {
+        // What a commit that was in doubt is told is for other tests.
+        let large = "INSERT INTO words VALUES (zeroblob(100000))";
+        let _told = db.transaction::<_, Error, _>(|tx| tx.execute(large, [])).await;
+        let is_long = store.wal_pages.get() > i64::from(PAGES);
+        was_long |= is_long;
+        if store.reopened.get() > 0 {
+            return mark("opened anew");
+        }
+        if was_long && !is_long {
+            return mark("started again");
+        }
+    }
 }
 
 /// A message by a connection that does not sync.

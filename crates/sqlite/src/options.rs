@@ -124,8 +124,8 @@ impl SqliteBuilder {
         /// makes everyone wait, shorter wastes syncs (W7).
         group_time: Duration;
         /// Size of the write-ahead log, in pages, beyond which it is checkpointed and started again. Default
-        /// 16 000 (64 MiB): copying it home keeps the disk from everybody else for some milliseconds, so it is to
-        /// be rare; and it is small enough to recover from in a moment.
+        /// 16 000 (64 MiB): a page that many commits have changed is copied home only once, so that is to be rare;
+        /// and it is small enough to recover from in a moment.
         wal_pages_max: u32;
         /// Files up to this size are checked for damage when opened. Default 256 MiB, which takes a moment.
         check_bytes_max: u64;

@@ -18,6 +18,10 @@ const REST_MAX: i64 = 64;
 /// with a reader in the way no pass gets any further.
 const PASSES_MAX: u32 = 3;
 
+/// How long a pass is written to the disk little by little. A disk that needs longer gets the rest at once: meanwhile the
+/// log grows, and whoever wants all connections closed has to wait.
+const WRITE_BACK_MAX: Duration = Duration::from_secs(1);
+
 /// How much nicer the thread is than those who commit: it gets a tenth of what they do, if all want to run.
 #[cfg(all(target_os = "linux", not(feature = "shuttle")))]
 const NICER: i32 = 10;
@@ -84,7 +88,8 @@ impl Checkpointer {
         while self.wait_for_request() {
             // Whoever closes the connections finds the doubts that this one has raised.
             let copied = shared.readers.with_checkpointer(|connection| {
-                copy(connection).inspect_err(|error| doubt_copy(shared, error))
+                copy(connection, |connection| write_back(connection, shared))
+                    .inspect_err(|error| doubt_copy(shared, error))
             });
             crash_point!("checkpoint.copied");
             if let Err(error) = copied {
@@ -129,9 +134,10 @@ fn doubt_copy(shared: &Shared, error: &Error) {
 }
 
 /// Copies the log until little is left for the writer, which nobody can commit beside.
-fn copy(connection: &Connection) -> Result<()> {
+fn copy(connection: &Connection, write_back: impl Fn(&Connection) -> Result<()>) -> Result<()> {
     for _ in 0..PASSES_MAX {
         let copied = checkpoint(connection, "PASSIVE")?.copied;
+        write_back(connection)?;
         // SQLite leaves this to whoever copies the last page, which under load is the writer: it would sync everything.
         crate::file::sync(connection)?;
         if checkpoint(connection, "NOOP")?.pages.saturating_sub(copied) <= REST_MAX {
@@ -139,6 +145,13 @@ fn copy(connection: &Connection) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn write_back(connection: &Connection, shared: &Shared) -> Result<()> {
+    let clock = &shared.options.clock;
+    let until = clock.monotonic().saturating_add(WRITE_BACK_MAX);
+    let goes_on = || !shared.readers.is_closing() && clock.monotonic() < until;
+    crate::file::write_back(connection, &shared.opener.path, goes_on)
 }
 
 impl Core {
@@ -215,7 +228,7 @@ mod tests {
         let before = syncs();
         checkpoint(&copier, "PASSIVE").unwrap();
         assert_eq!(syncs(), before, "SQLite leaves it to whoever copies the rest");
-        copy(&copier).unwrap();
+        copy(&copier, |_| Ok(())).unwrap();
         assert!(syncs() > before);
 
         disk.fail(Fault { kind: Kind::Sync, nth: 0 });

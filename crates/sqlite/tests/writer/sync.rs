@@ -6,6 +6,9 @@ use twobox_testkit::example;
 
 use crate::fixture::{Place, skip};
 
+/// A piece of a file is written, without making it durable.
+const WRITTEN_BACK: &str = " sync_file_range(";
+
 /// Syncs of one part of a child's work.
 struct Part {
     name: String,
@@ -14,10 +17,17 @@ struct Part {
 
 /// Runs a scenario of the child under strace. `None` if there is none.
 fn trace(scenario: &str) -> Option<Vec<Part>> {
+    trace_with(scenario, &[])
+}
+
+/// As [`trace`], with more options of strace.
+fn trace_with(scenario: &str, options: &[&str]) -> Option<Vec<Part>> {
     let place = Place::new();
     let output = place.file("trace");
     let status = Command::new("strace")
-        .args(["-f", "-y", "-e", "trace=fdatasync,fsync,write", "-o"])
+        .args(["-f", "-y", "-e", "trace=fdatasync,fsync,?sync_file_range,write"])
+        .args(options)
+        .arg("-o")
         .arg(&output)
         .arg(example("sync_child"))
         .arg(scenario)
@@ -47,7 +57,7 @@ fn parts(trace: &str) -> Vec<Part> {
         if let Some((_, name)) = line.split_once("\"mark: ") {
             let name = name.split("\\n").next().unwrap_or_default().to_owned();
             parts.push(Part { name, syncs: Vec::new() });
-        } else if line.contains(" fdatasync(") || line.contains(" fsync(") {
+        } else if [" fdatasync(", " fsync(", WRITTEN_BACK].iter().any(|call| line.contains(call)) {
             parts.iter_mut().last().into_iter().for_each(|part| part.syncs.push(line.to_owned()));
         }
     }
@@ -93,4 +103,35 @@ fn w6_a_commit_that_changes_nothing_does_not_pass_for_a_sync() {
     let synced = syncs(&parts, "commit") + syncs(&parts, "durable");
     assert!(synced >= 1, "it may be one of these groups, but one of them must");
     assert_eq!(syncs(&parts, "again"), 0);
+}
+
+/// A sync that finds everything still to be written keeps every commit waiting.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_checkpoint_has_copied_is_written_bit_by_bit_before_it_is_synced() {
+    let Some(parts) = trace("checkpoint") else { return };
+    assert_eq!(parts.last().map(|part| part.name.as_str()), Some("started again"));
+    let calls: Vec<&String> = parts.iter().flat_map(|part| &part.syncs).collect();
+    let (last, piece) =
+        calls.iter().enumerate().rfind(|(_, call)| call.contains(WRITTEN_BACK)).expect("it is written back");
+    let file = format!("({}", piece.split(['(', ',']).nth(1).expect("it is an argument"));
+    assert!(file.contains("boxes.db>"), "{piece}");
+    let of_file = |calls: &[&String]| {
+        let of_file = calls.iter().filter(|call| call.contains(&file));
+        of_file.map(|call| call.contains(WRITTEN_BACK)).collect::<Vec<bool>>()
+    };
+    let before = of_file(&calls[..=last]).iter().rev().take_while(|is_piece| **is_piece).count();
+    assert!(before > 10, "of more than four megabytes: {calls:#?}");
+    let after = of_file(&calls[last + 1..]);
+    assert_eq!(after.first(), Some(&false), "by whoever has been told if it had failed: {calls:#?}");
+}
+
+/// The system says it once: the sync that follows may succeed. And file systems have any number for it.
+#[test]
+#[cfg(target_os = "linux")]
+fn s14_a_file_that_could_not_be_written_back_is_opened_anew() {
+    let Some(parts) = trace_with("checkpoint", &["-e", "inject=?sync_file_range:error=EINVAL:when=3"]) else {
+        return;
+    };
+    assert_eq!(parts.last().map(|part| part.name.as_str()), Some("opened anew"));
 }
