@@ -95,9 +95,10 @@ impl State {
         (self.allowance()..MANY).contains(&behind) && self.timed.front().is_none_or(is_late)
     }
 
-    /// How far callers may be ahead of delivery: while a group is handled, the next one is committed.
+    /// How far callers may be ahead of delivery: while a group is handled, the next one is committed, and no third one
+    /// begins. Two groups are seldom twice as many as the largest, so one and a half is where two begin.
     fn allowance(&self) -> i64 {
-        FEW.max(self.group.saturating_mul(2))
+        FEW.max(self.group.saturating_add(self.group / 2))
     }
 
     /// The log ends here now.
@@ -170,6 +171,18 @@ mod tests {
         assert_eq!(groups(64), Some(2));
         assert_eq!(groups(20), Some(5), "less than a hundred messages are always on their way");
         assert_eq!(groups(5), None);
+    }
+
+    #[test]
+    fn a_third_group_waits_although_the_second_was_smaller_than_the_largest() {
+        let shop = Source::new("shop").unwrap();
+        let pace = Pace::default();
+        pace.appended(1_000, ms(0));
+        pace.reached(&shop, Some(1_000), ms(0));
+        assert!(!pace.appended(1_064, ms(1)), "the first is on its way");
+        assert!(pace.appended(1_064 + 50, ms(2)), "the second is, too");
+        pace.reached(&shop, Some(1_064), ms(3));
+        assert!(!pace.is_behind(ms(3)), "the first has arrived");
     }
 
     #[test]
