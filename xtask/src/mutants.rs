@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 30] = [
+const SUITE: [(&str, &str, &str, &str); 31] = [
     (
         "claimed-ahead-kept",
         "twobox-sqlite",
@@ -32,6 +32,7 @@ const SUITE: [(&str, &str, &str, &str); 30] = [
         "flow",
         "s6_l3_a_message_whose_handler_hangs_dies_of_its_attempts_and_not_of_its_age",
     ),
+    ("first-speaks-for-all", "twobox-core", "envelope", "s11_a_batch_with_one_changed_field_is_refused"),
     (
         "full-lane-stops-reader",
         "twobox-sqlite",

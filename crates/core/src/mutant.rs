@@ -56,6 +56,7 @@ mutants! {
     CursorWithoutWaiting = "cursor-without-waiting", "L1", "The cursor moves in one transaction, its waiting rows in the next.";
     DedupRowLast = "dedup-row-last", "S3", "The effect is committed first, its dedup row in a second transaction.";
     FailureForgotten = "failure-forgotten", "S6", "A failure that came too late for its sender is never charged.";
+    FirstSpeaksForAll = "first-speaks-for-all", "S11", "Of a batch only the first signature is verified.";
     FullLaneStopsReader = "full-lane-stops-reader", "S15", "Nobody's messages are read while one destination has as many as it may.";
     GoOnAfterFailedSync = "go-on-after-failed-sync", "S14", "After a failed sync the connection is used as if nothing had happened.";
     HalfBodiesStay = "half-bodies-stay", "S16", "Strangers who send half a request make no room for anybody.";

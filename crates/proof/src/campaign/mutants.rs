@@ -30,6 +30,7 @@ impl Harness {
             | Mutant::ClaimNotMade
             | Mutant::ConflictIsDuplicate
             | Mutant::FailureForgotten
+            | Mutant::FirstSpeaksForAll
             | Mutant::FullLaneStopsReader
             | Mutant::HalfBodiesStay
             | Mutant::LaneKeptAfterReopen
