@@ -12,7 +12,7 @@ use crate::prove::{build, lanes, report};
 use crate::{Result, cargo};
 
 /// Bugs that a test by name is there for: mutant, package, test target or [`LIB`], a part of the test's name.
-const SUITE: [(&str, &str, &str, &str); 31] = [
+const SUITE: [(&str, &str, &str, &str); 32] = [
     (
         "claimed-ahead-kept",
         "twobox-sqlite",
@@ -98,6 +98,12 @@ const SUITE: [(&str, &str, &str, &str); 31] = [
         "twobox-sqlite",
         LIB,
         "s14_the_log_is_not_started_again_over_a_sync_that_has_just_failed",
+    ),
+    (
+        "slow-holds-callers",
+        "twobox",
+        "service",
+        "s15_callers_give_way_to_a_relay_that_is_a_moment_behind_and_to_nobody_else",
     ),
     ("stop-unbounded", "twobox-sqlite", "flow", "s20_stopping_does_not_wait_for_ever"),
     ("swallowed-error-commits", "twobox-sqlite", "conformance", "s4_a_swallowed_sql_error_commits_nothing"),

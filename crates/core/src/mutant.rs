@@ -90,6 +90,7 @@ mutants! {
     SentBeforeAnswer = "sent-before-answer", "L1", "Messages count as delivered once they are on their way.";
     SentBeforeDurable = "sent-before-durable", "W6", "Messages are sent although their commit may not be durable.";
     SettleOutOfOrder = "settle-out-of-order", "L1", "The cursor moves past a batch that is not answered.";
+    SlowHoldsCallers = "slow-holds-callers", "S15", "Everybody's callers wait for a destination that takes its time.";
     SourceFromHeader = "source-from-header", "S11", "The source is what the message says, not the owner of the key.";
     StopUnbounded = "stop-unbounded", "S20", "Whoever stops a relay waits until every request is answered.";
     SwallowedErrorCommits = "swallowed-error-commits", "S4", "A handler that swallows an SQL error commits half an effect.";

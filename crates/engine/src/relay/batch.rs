@@ -114,6 +114,8 @@ pub(super) struct Batch<P> {
     pub(super) origin: Origin,
     pub(super) items: Vec<Item<P>>,
     pub(super) state: State,
+    /// When it was last sent, on the monotonic clock.
+    sent: Duration,
     /// One of its messages may have broken the receiver: it travels in halves, with nobody else (L3).
     pub(super) suspect: bool,
     /// It travels as one message, alone, right after the receiver has answered a probe: a failure is its own.
@@ -124,7 +126,16 @@ impl<P> Batch<P> {
     pub(super) fn new(id: u64, origin: Origin, items: Vec<Item<P>>) -> Self {
         let any = items.iter().any(|item| item.fate == Fate::Send);
         let state = if any { State::Ready } else { State::Answered };
-        Self { id, origin, items, state, suspect: false, chargeable: false }
+        Self { id, origin, items, state, sent: Duration::ZERO, suspect: false, chargeable: false }
+    }
+
+    pub(super) fn send(&mut self, now: Duration) {
+        (self.state, self.sent) = (State::InFlight, now);
+    }
+
+    /// When its request was sent, if it is under way.
+    pub(super) fn under_way(&self) -> Option<Duration> {
+        (self.state == State::InFlight).then_some(self.sent)
     }
 
     /// The messages to send, in order.

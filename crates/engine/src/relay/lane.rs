@@ -52,7 +52,13 @@ pub(super) struct Lane<P> {
     pub(super) looked: Option<Duration>,
     /// When it was last noted which inbox answers.
     met: Option<Duration>,
+    /// When a request was last answered, on the monotonic clock.
+    heard: Duration,
 }
+
+/// A receiver that answers nothing for longer will not have caught up in a moment. Many times what a request takes that
+/// is handled at once, and several times what checkpoints and other stalls of a disk make of it.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// Which inbox answers is noted at most this often: one that changes all the time must not keep the writer busy.
 const MEET_EVERY: Duration = Duration::from_secs(60);
@@ -111,6 +117,7 @@ impl<P: Clone + Ord> Lane<P> {
             look_at: Some(Duration::ZERO),
             looked: None,
             met: None,
+            heard: Duration::ZERO,
         }
     }
 
@@ -135,6 +142,14 @@ impl<P: Clone + Ord> Lane<P> {
         let unsettled = self.log.front().and_then(|batch| batch.items.first()?.message.as_ref());
         let queued = self.queue.front().and_then(|entry| entry.message.as_ref().ok());
         unsettled.or(queued).map(|message| message.available)
+    }
+
+    /// Whether the receiver has had a request for longer than a moment and answered none since: it is slow, and no other
+    /// destination's messages are to wait for it (S15). Full requests that queue behind each other are none of that.
+    pub(super) fn is_slow(&self, now: Duration) -> bool {
+        let oldest = self.batches().filter_map(Batch::under_way).min();
+        let waits = oldest.map(|sent| now.saturating_sub(sent.max(self.heard)));
+        waits.is_some_and(|waits| waits > MOMENT) && !mutant!(SlowHoldsCallers)
     }
 
     /// Everything before this has been answered. `None` while the lane does not flow.
@@ -414,6 +429,7 @@ impl<P: Clone + Ord> Lane<P> {
         random: &dyn Random,
     ) -> Verdict {
         let next = self.batch_id();
+        self.heard = now;
         let Some(batch) = self.batch(id) else { return Verdict::Answered };
         let sent = batch.messages().len();
         batch.suspect = false;

@@ -85,7 +85,7 @@ impl<S: OutboxStore> Run<S> {
         let mut alarm = Alarm::new(&self.relay.timer);
         while !shutdown.is_requested() {
             self.work().await;
-            self.pace.tell(self.lanes.values());
+            self.pace.tell(self.lanes.values(), self.relay.timer.monotonic());
             let due = self.due();
             tokio::select! {
                 biased;
@@ -132,6 +132,7 @@ impl<S: OutboxStore> Run<S> {
 
     /// Finishes or abandons what is in flight within the configured time, then gives the lanes back (S20).
     async fn stop(mut self) {
+        self.pace.end();
         let timer = std::sync::Arc::clone(&self.relay.timer);
         let mut deadline = timer.sleep(self.relay.options.shutdown_timeout);
         loop {

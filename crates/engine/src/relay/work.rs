@@ -9,7 +9,7 @@ use twobox_core::ports::{
 };
 use twobox_core::{BoxError, Error, Message, Source, crash_point, mutant, one_line, panics};
 
-use super::batch::{Batch, State};
+use super::batch::Batch;
 use super::event::{Asked, Delivered, Event, Of};
 use super::figures::Outcomes;
 use super::options::{Callback, DeadLetterCallback};
@@ -178,7 +178,7 @@ impl<S: OutboxStore> Run<S> {
                 continue;
             }
             if let Some(batch) = lane.next_ready(&options) {
-                batch.state = State::InFlight;
+                batch.send(now);
                 let request = Request::of(batch);
                 lane.breaker.sent();
                 self.send(id, request);

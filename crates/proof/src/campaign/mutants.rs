@@ -52,6 +52,7 @@ impl Harness {
             | Mutant::QueueUnstored
             | Mutant::RefusalsStay
             | Mutant::RestartAfterFailedSync
+            | Mutant::SlowHoldsCallers
             | Mutant::StopUnbounded
             | Mutant::SwallowedErrorCommits
             | Mutant::WatermarkFromClock
