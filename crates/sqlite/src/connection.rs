@@ -1,6 +1,7 @@
 //! Opening connections, always with the same settings.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -9,6 +10,7 @@ use twobox_core::{Error, ErrorKind, Result};
 
 use crate::error::wrap;
 use crate::options::{Durability, Options};
+use crate::shared::FileIdentity;
 use crate::writer::{checkpoint, close_without_checkpoint};
 
 /// The oldest SQLite without the WAL-reset bug, which can corrupt a database.
@@ -17,12 +19,17 @@ pub(crate) const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Prepared statements kept per connection: ours and a good number of the user's.
 const STATEMENTS_MAX: usize = 256;
 
+/// How a file is opened that is there.
+const EXISTING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
 /// Everything needed to open one more connection to the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
     pub(crate) path: PathBuf,
     vfs: Option<String>,
     busy_timeout: Duration,
+    /// Which file it is, once it exists.
+    identity: Arc<OnceLock<FileIdentity>>,
 }
 
 impl Opener {
@@ -32,7 +39,31 @@ impl Opener {
         let path = resolve(path).map_err(|error| {
             Error::invalid(format!("no such path: {}", path.display())).with_source(error)
         })?;
-        Ok(Self { path, vfs: options.vfs.clone(), busy_timeout: options.busy_timeout })
+        let (vfs, busy_timeout) = (options.vfs.clone(), options.busy_timeout);
+        Ok(Self { path, vfs, busy_timeout, identity: Arc::default() })
+    }
+
+    /// Remembers which file this is. Called once the file exists.
+    pub(crate) fn remember_file(&self) {
+        if self.is_plain_file()
+            && let Some(identity) = FileIdentity::of(&self.path)
+        {
+            self.identity.get_or_init(|| identity);
+        }
+    }
+
+    /// Fails if the file was removed or replaced since it was remembered (S14).
+    pub(crate) fn check_file(&self) -> Result<()> {
+        match self.identity.get() {
+            Some(identity) if FileIdentity::of(&self.path).as_ref() != Some(identity) => Err(Error::new(
+                ErrorKind::Stopped,
+                format!(
+                    "{} was removed or replaced while open, so nothing more is acknowledged",
+                    self.path.display()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// What files are opened with, if not with the machine's own means.
@@ -120,9 +151,15 @@ impl Opener {
         read
     }
 
-    /// A connection that cannot write.
+    /// A connection that cannot write, to the file that was remembered. It makes no new one where that has been.
     pub(crate) fn reader(&self) -> Result<Connection> {
-        let connection = self.open()?;
+        self.check_file()?;
+        let connection = self.prepared(self.connect(EXISTING)?)?;
+        // Once more, because it may have been another one by the time it was opened.
+        if let Err(error) = self.check_file() {
+            close_without_checkpoint(connection);
+            return Err(error);
+        }
         connection.execute_batch("PRAGMA query_only = ON").map_err(wrap("set up a reader"))?;
         Ok(connection)
     }
@@ -136,7 +173,7 @@ impl Opener {
     /// [`Busy`](ErrorKind::Busy): somebody else has it open. [`ReadOnly`](ErrorKind::ReadOnly): it cannot be written.
     /// Nothing was written.
     pub(crate) fn alone(&self) -> Result<Connection> {
-        let connection = self.connect()?;
+        let connection = self.connect(EXISTING | OpenFlags::SQLITE_OPEN_CREATE)?;
         // Such a connection cannot have it alone: SQLite could not lock a file that it has opened for reading.
         self.refuse_read_only(&connection)?;
         let failed = || wrap("have the database alone");
@@ -154,7 +191,10 @@ impl Opener {
     }
 
     fn open(&self) -> Result<Connection> {
-        let connection = self.connect()?;
+        self.prepared(self.connect(EXISTING | OpenFlags::SQLITE_OPEN_CREATE)?)
+    }
+
+    fn prepared(&self, connection: Connection) -> Result<Connection> {
         let ready = connection
             .busy_timeout(self.busy_timeout)
             .map_err(wrap("open the database"))
@@ -169,10 +209,7 @@ impl Opener {
         }
     }
 
-    fn connect(&self) -> Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    fn connect(&self, flags: OpenFlags) -> Result<Connection> {
         let attempted = format!("open {}", self.path.display());
         match &self.vfs {
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),

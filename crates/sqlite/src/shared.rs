@@ -35,7 +35,6 @@ pub(crate) struct Shared {
     /// Commits of our own writer.
     commits: AtomicU64,
     foreign: AtomicU64,
-    identity: Option<FileIdentity>,
     bell: Option<File>,
 }
 
@@ -161,7 +160,6 @@ impl Shared {
             unwritable: AtomicBool::new(false),
             commits: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
-            identity: None,
             bell: None,
         }
     }
@@ -174,7 +172,7 @@ impl Shared {
     /// Remembers which file this is and opens its doorbell. Called once the file exists.
     pub(crate) fn remember_file(&mut self) {
         if self.opener.is_plain_file() {
-            self.identity = FileIdentity::of(&self.opener.path);
+            self.opener.remember_file();
             self.bell = crate::wake::open_bell(&self.opener.path);
         }
     }
@@ -339,17 +337,7 @@ impl Shared {
 
     /// Fails if the file was removed or replaced: commits would go into nothing (S14).
     pub(crate) fn check_file(&self) -> Result<()> {
-        let Some(identity) = &self.identity else { return Ok(()) };
-        if FileIdentity::of(&self.opener.path).as_ref() == Some(identity) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Stopped,
-            format!(
-                "{} was removed or replaced while open, so nothing more is acknowledged",
-                self.opener.path.display()
-            ),
-        ))
+        self.opener.check_file()
     }
 
     /// The states of all boxes that were opened so far.

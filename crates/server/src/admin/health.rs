@@ -40,7 +40,7 @@ pub(super) async fn readyz(State(admin): State<Shared>) -> Answer<Alive> {
     }
 }
 
-/// Whether the store acknowledges nothing any more until the node is started again; it can still be read.
+/// Whether the store acknowledges nothing any more until the node is started again; if its file is there, it can still be read.
 fn is_stopped(admin: &Shared) -> bool {
     admin.node.db.meters().store.stopped.get() != 0
 }
@@ -56,15 +56,22 @@ fn not_ready() -> Refusal {
 /// How the node is, and what needs somebody.
 #[utoipa::path(get, path = "/_rf/health", tag = "node", responses((status = 200, body = Health)))]
 pub(super) async fn health(State(admin): State<Shared>) -> Answer<Health> {
-    let (outbox, inbox) = (admin.node.db.outbox_stats(0).await?, admin.node.db.inbox_stats().await?);
-    let mut problems = problems(&outbox, &inbox);
-    if is_stopped(&admin) {
+    let (found, stopped) = (found(&admin).await, is_stopped(&admin));
+    // A store that has stopped may have lost its file.
+    let mut problems = if stopped { found.unwrap_or_default() } else { found? };
+    if stopped {
         let text = "the store takes nothing any more: the log says why; mend that, then start the node again";
         problems.insert(0, problem("store_stopped", text.into()));
     }
     let status = if problems.is_empty() { HealthStatus::Healthy } else { HealthStatus::Degraded };
     let version = env!("CARGO_PKG_VERSION").into();
     Ok(Json(Health { status, source: admin.node.source.to_string(), version, problems }))
+}
+
+/// What the database tells of.
+async fn found(admin: &Shared) -> twobox::Result<Vec<Problem>> {
+    let (outbox, inbox) = (admin.node.db.outbox_stats(0).await?, admin.node.db.inbox_stats().await?);
+    Ok(problems(&outbox, &inbox))
 }
 
 /// The most lanes that are named: with more, something greater is wrong.

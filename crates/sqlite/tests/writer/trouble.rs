@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use twobox_core::ports::LogStore;
+use twobox_core::ports::{LaneStore, LogStore};
 use twobox_core::{Error, ErrorKind};
 use twobox_sqlite::Sqlite;
 
@@ -223,6 +223,23 @@ async fn s14_nothing_is_acknowledged_once_the_file_is_another_one() {
     // Also when it comes back: what was written meanwhile is lost.
     std::fs::remove_file(place.path()).unwrap();
     is_stopped(&db).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn s14_reading_makes_no_new_file_and_looks_into_no_other_one() {
+    let (place, other) = (Place::new(), Place::new());
+    drop(other.open().await);
+    let db = place.open().await;
+    word(&db, "before").await.unwrap();
+    // The connection that reads is opened when it is first needed.
+    std::fs::rename(place.path(), place.path().with_extension("away")).unwrap();
+    assert_eq!(db.lanes().await.unwrap_err().kind(), ErrorKind::Stopped);
+    assert!(!place.path().exists());
+    std::fs::rename(other.path(), place.path()).unwrap();
+    assert_eq!(db.lanes().await.unwrap_err().kind(), ErrorKind::Stopped);
+    std::fs::rename(place.path().with_extension("away"), place.path()).unwrap();
+    assert_eq!(db.lanes().await.unwrap(), []);
 }
 
 /// The caller is gone when its closure runs, and every other handle as well: the closure drops the last one, on the
