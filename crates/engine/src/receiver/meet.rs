@@ -67,18 +67,8 @@ impl<S: InboxStore + InstanceStore> Receiver<S> {
         if self.0.acquaintances.reading.swap(true, Ordering::AcqRel) {
             return;
         }
-        let this = self.clone();
-        drop(spawn(async move {
-            let read = this.0.store.inbox_instance().await;
-            let known = read.map_err(|error| unreadable(&error)).ok();
-            // In this order: whoever sees that it is being read has yet to be told.
-            this.0.acquaintances.reading.store(false, Ordering::Release);
-            this.0.acquaintances.inbox.send_modify(|inbox| {
-                if let Some(known) = known {
-                    *inbox = Some(known.into());
-                }
-            });
-        }));
+        let read = Read { receiver: self.clone(), known: None };
+        drop(spawn(read.run()));
     }
 
     async fn note(&self, link: &Link) {
@@ -95,6 +85,33 @@ impl<S: InboxStore + InstanceStore> Receiver<S> {
                 self.0.acquaintances.forget(link);
             }
         }
+    }
+}
+
+/// A read of which inbox this is. However it ends, also by a panic or with its runtime, whoever waits is told, and the
+/// next one asks again.
+struct Read<S: InboxStore> {
+    receiver: Receiver<S>,
+    known: Option<String>,
+}
+
+impl<S: InboxStore + InstanceStore> Read<S> {
+    async fn run(mut self) {
+        let inbox = self.receiver.0.store.inbox_instance().await;
+        self.known = inbox.map_err(|error| unreadable(&error)).ok();
+    }
+}
+
+impl<S: InboxStore> Drop for Read<S> {
+    fn drop(&mut self) {
+        let acquaintances = &self.receiver.0.acquaintances;
+        // In this order: whoever sees that it is being read has yet to be told.
+        acquaintances.reading.store(false, Ordering::Release);
+        acquaintances.inbox.send_modify(|inbox| {
+            if let Some(known) = self.known.take() {
+                *inbox = Some(known.into());
+            }
+        });
     }
 }
 
@@ -120,11 +137,13 @@ mod tests {
         reads: Arc<AtomicUsize>,
         allowed: Arc<Semaphore>,
         failures: usize,
+        /// At the first read.
+        panics: bool,
     }
 
     impl Slow {
         fn failing(failures: usize) -> Self {
-            Self { reads: Arc::default(), allowed: Arc::new(Semaphore::new(0)), failures }
+            Self { reads: Arc::default(), allowed: Arc::new(Semaphore::new(0)), failures, panics: false }
         }
 
         fn reads(&self) -> usize {
@@ -152,6 +171,7 @@ mod tests {
         async fn inbox_instance(&self) -> Result<String> {
             let read = self.reads.fetch_add(1, Ordering::Relaxed);
             self.allowed.acquire().await.expect("it is never closed").forget();
+            assert!(!self.panics || read > 0, "a panic that is wanted");
             match read < self.failures {
                 true => Err(Error::new(ErrorKind::Unavailable, "no disk")),
                 false => Ok("inbox-1".into()),
@@ -198,5 +218,14 @@ mod tests {
         assert_eq!(receiver.meet(None).await, None);
         assert_eq!(receiver.meet(None).await.as_deref(), Some("inbox-1"));
         assert_eq!(store.reads(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_panics_leaves_nobody_waiting_and_the_next_one_asks_again() {
+        let store = Slow { panics: true, ..Slow::failing(0) };
+        let receiver = receiver(&store);
+        store.allowed.add_permits(2);
+        assert_eq!(receiver.meet(None).await, None);
+        assert_eq!(receiver.meet(None).await.as_deref(), Some("inbox-1"));
     }
 }
