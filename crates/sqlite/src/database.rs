@@ -56,14 +56,15 @@ impl SqliteBuilder {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt), [`ReadOnly`](ErrorKind::ReadOnly) or
     /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be used,
-    /// [`Misconfigured`](ErrorKind::Misconfigured) if the linked SQLite is too old or the file is open in this
-    /// process with another durability, [`Schema`](ErrorKind::Schema) if a newer version has migrated it.
+    /// [`Misconfigured`](ErrorKind::Misconfigured) if the linked SQLite is too old, an option is beyond its limit or the
+    /// file is open in this process with another durability, [`Schema`](ErrorKind::Schema) if a newer version has migrated it.
     #[expect(
         clippy::unused_async,
         reason = "opening is one blocking moment today; callers must not depend on it"
     )]
     pub async fn open(self, path: impl AsRef<Path>) -> Result<Sqlite> {
         let mut options = self.options;
+        options.check()?;
         options.busy_timeout = options.busy_timeout.min(BUSY_TIMEOUT_MAX);
         let database = Database::open(path.as_ref(), &options)?;
         // One file, one clock: the writer's. Monotonic times of two clocks cannot be compared.

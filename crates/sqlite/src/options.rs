@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use twobox_core::message::PAYLOAD_BYTES_MAX;
 use twobox_core::meters::Meters;
 use twobox_core::system::{SystemClock, SystemRandom};
-use twobox_core::{Clock, Random};
+use twobox_core::{Clock, Error, ErrorKind, Random, Result};
 
 use crate::{Prefix, schema};
 
@@ -76,6 +77,23 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Refuses what could only fail later (S10).
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.response_bytes_max <= PAYLOAD_BYTES_MAX {
+            return Ok(());
+        }
+        // Senders leave out a larger one, and an answer that is too long for them is none: in the end a message that is
+        // done would count as failed.
+        let text = format!(
+            "response_bytes_max ({}) is beyond the {PAYLOAD_BYTES_MAX} bytes that senders read: keep larger responses in \
+             a table of your own and respond with a reference",
+            self.response_bytes_max
+        );
+        Err(Error::new(ErrorKind::Misconfigured, text))
+    }
+}
+
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -130,7 +148,7 @@ impl SqliteBuilder {
         /// Files up to this size are checked for damage when opened. Default 256 MiB, which takes a moment.
         check_bytes_max: u64;
         /// Largest response a handler may store. Default 64 KiB; keep larger ones in a table of your own and
-        /// respond with a reference.
+        /// respond with a reference. At most 1 MiB: senders read no larger one.
         response_bytes_max: usize;
         /// Time to live of messages that do not say. Default 24 h (RF-06).
         ttl: Duration;

@@ -6,6 +6,7 @@ use std::path::Path;
 use axum::http::uri::Authority;
 use tracing_subscriber::filter::Targets;
 use twobox::{Destination, Endpoint, Error, ErrorKind, Http, Source, TlsIdentity, TlsRoots};
+use twobox_core::message::PAYLOAD_BYTES_MAX;
 
 use super::keys::entries;
 use super::load::{Fault, Loaded};
@@ -195,6 +196,9 @@ impl Check<'_> {
                 self.blame(&path, error.to_string());
             }
             self.target(&path, url);
+        }
+        if handler.response_max.0 > PAYLOAD_BYTES_MAX {
+            self.blame("handler.response_max", "is more than 1 MiB: no sender reads a larger response");
         }
         for status in &handler.reject_statuses {
             if !(400..=499).contains(status) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use twobox_core::message::PAYLOAD_BYTES_MAX;
 use twobox_core::ports::{Answer, Delivery, Enqueued, InboxStore, Queue, QueueStore, Treatment, Work};
 use twobox_core::{Consumer, Error, ErrorKind, Response};
 use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler};
@@ -208,4 +209,14 @@ fn adr_06_a_commit_wakes_the_boxes_it_concerns() {
     assert!(sales.step());
     now(append).unwrap();
     assert!(poll(changed).is_ready());
+}
+
+#[tokio::test]
+async fn s10_responses_that_no_sender_could_read_are_refused_beforehand() {
+    let place = Place::new();
+    let open = |bytes| Sqlite::builder().response_bytes_max(bytes).open(place.path());
+    let refused = open(PAYLOAD_BYTES_MAX + 1).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("response_bytes_max"), "{refused}");
+    open(PAYLOAD_BYTES_MAX).await.unwrap();
 }
