@@ -266,7 +266,7 @@ async fn l4_a_hot_key_is_never_in_two_requests_at_once() {
     relay.stop().await;
     let seen = on_the_way.lock().unwrap();
     assert_eq!(seen.clashes, 0, "a key travels alone");
-    assert!(seen.requests_most > 1, "others travel beside it");
+    assert!((2..=3).contains(&seen.requests_most), "others travel beside it, and not more than may");
 }
 
 /// Messages written before the clock was set back are dated ahead of it, but nobody has scheduled them.
