@@ -1,12 +1,12 @@
 //! One file, one writer, however often it is opened (W4, ADR-06).
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use twobox_core::message::PAYLOAD_BYTES_MAX;
 use twobox_core::ports::{Answer, Delivery, Enqueued, InboxStore, Queue, QueueStore, Treatment, Work};
 use twobox_core::{Consumer, Error, ErrorKind, Response};
-use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler};
+use twobox_sqlite::{Drive, Durability, Prefix, Sqlite, SqliteHandler, SqliteTx};
 use twobox_testkit::ManualClock;
 
 use crate::fixture::{Manual, Place, commits, message, now, number, poll, say, status, words};
@@ -69,9 +69,15 @@ async fn w4_dropping_the_last_handle_finishes_and_closes_the_file() {
         let db = place.open().await;
         assert_eq!(status(&db, "m").await, None); // so that a reader has it open as well
         let second = db.clone();
-        let mut queued = Box::pin(db.transaction::<_, Error, _>(|tx| say(tx, "queued")));
+        let (busy, until) = mpsc::channel::<()>();
+        let work = move |tx: &mut SqliteTx<'_>| {
+            until.recv().unwrap_err(); // or it may be done before it is polled
+            say(tx, "queued")
+        };
+        let mut queued = Box::pin(db.transaction::<_, Error, _>(work));
         assert!(poll(queued.as_mut()).is_pending());
         drop(queued);
+        drop(busy);
         drop((db, second));
         assert_eq!(open_files(&place), Vec::<std::path::PathBuf>::new(), "round {round}");
         assert_eq!(words(&place), ["queued"]);
