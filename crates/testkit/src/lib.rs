@@ -8,6 +8,7 @@
 //! - [`leaks`]: finds canaries in what was said, in any disguise.
 //! - [`Log`]: everything the process logs, for a test to look at.
 //! - [`example`]: finds a program that a test starts as a process.
+//! - [`Silent`]: an address at which nobody answers.
 //! - `disk` (feature `disk`): a disk for SQLite whose power can be cut at any step.
 //! - [`history`]: what happened in a run, and one judge of whether it kept the promise.
 //! - [`crash`]: runs a program that dies at a named crash point.
@@ -21,6 +22,7 @@ pub mod disk;
 pub mod history;
 mod log;
 mod program;
+mod silent;
 mod transport;
 mod wait;
 
@@ -28,5 +30,6 @@ pub use crate::canary::leaks;
 pub use crate::clock::{ManualClock, SeededRandom, VirtualClock};
 pub use crate::log::Log;
 pub use crate::program::example;
+pub use crate::silent::Silent;
 pub use crate::transport::ScriptedTransport;
 pub use crate::wait::eventually;

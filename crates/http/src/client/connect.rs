@@ -8,10 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::Uri;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use super::ClientLimits;
+use super::stream::Stream;
 
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
@@ -19,16 +20,19 @@ const ADDRESSES_MAX: usize = 4;
 /// Connects within a time-out. No proxies, no redirects: it goes where the URL says.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) timeout: Duration,
+    timeout: Duration,
+    /// How long a request may take to be written.
+    patience: Duration,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Connector {
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS depends on the URL"))]
-    pub(super) fn new(is_https: bool, timeout: Duration) -> Self {
+    pub(super) fn new(is_https: bool, limits: &ClientLimits) -> Self {
         Self {
-            timeout,
+            timeout: limits.connect_timeout,
+            patience: limits.answer_timeout,
             // A machine that trusts nobody is no mistake yet: authorities may be named later.
             #[cfg(feature = "tls")]
             tls: is_https
@@ -36,6 +40,10 @@ impl Connector {
                 .and_then(Result::ok)
                 .map(|roots| roots.connector()),
         }
+    }
+
+    pub(super) fn limit(&mut self, limits: &ClientLimits) {
+        (self.timeout, self.patience) = (limits.connect_timeout, limits.answer_timeout);
     }
 
     async fn connect(self, uri: Uri) -> io::Result<Stream> {
@@ -46,7 +54,7 @@ impl Connector {
             let tcp = self.reach(&host, port).await?;
             // Requests are written whole; waiting for more to send would only delay them.
             tcp.set_nodelay(true)?;
-            if is_https { self.agree(&host, tcp).await } else { Ok(Stream::Tcp(tcp)) }
+            if is_https { self.agree(&host, tcp).await } else { Ok(Stream::tcp(tcp, self.patience)) }
         };
         tokio::time::timeout(self.timeout, connecting).await.unwrap_or_else(|_| Err(late(self.timeout)))
     }
@@ -65,7 +73,7 @@ impl Connector {
                 "no certificate authority is known: install ca-certificates, or name one with Http::roots",
             )
         })?;
-        Ok(Stream::Tls(Box::new(tls.connect(name, tcp).await?)))
+        Ok(Stream::tls(tls.connect(name, tcp).await?, self.patience))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -108,99 +116,32 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-/// What a request travels on.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    #[cfg(feature = "tls")]
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-}
-
-impl Connection for Stream {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-/// Calls the same method of whatever stream it is.
-macro_rules! each {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Self::Tcp($stream) => {
-                let $stream = Pin::new($stream);
-                $call
-            }
-            #[cfg(feature = "tls")]
-            Self::Tls($stream) => {
-                let $stream = Pin::new(&mut **$stream);
-                $call
-            }
-        }
-    };
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_read(cx, buf))
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        each!(self, stream => stream.poll_write(cx, buf))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_shutdown(cx))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::net::TcpListener;
+    use twobox_testkit::Silent;
 
     use super::*;
 
     /// Longer than a connection on this machine takes.
     const STUCK: Duration = Duration::from_millis(500);
 
-    /// An address at which nobody answers: its queue is full, and Linux drops whoever knocks.
-    struct Silent {
-        address: SocketAddr,
-        _full: (TcpListener, Vec<TcpStream>),
-    }
-
-    impl Silent {
-        async fn new() -> Self {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            let listener = socket.listen(1).unwrap();
-            let address = listener.local_addr().unwrap();
-            let mut queued = Vec::new();
-            while let Ok(tcp) = tokio::time::timeout(STUCK, TcpStream::connect(address)).await {
-                queued.push(tcp.unwrap());
-            }
-            Self { address, _full: (listener, queued) }
-        }
-    }
-
     #[tokio::test]
     async fn s16_a_host_that_does_not_answer_is_given_up_after_the_connect_timeout() {
-        let silent = Silent::new().await;
-        let uri = format!("http://{}", silent.address).parse().unwrap();
-        let error = Connector::new(false, STUCK).connect(uri).await.err().unwrap();
+        let silent = Silent::new().await.unwrap();
+        let uri = format!("http://{}", silent.address()).parse().unwrap();
+        let limits = ClientLimits { connect_timeout: STUCK, ..ClientLimits::default() };
+        let error = Connector::new(false, &limits).connect(uri).await.err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "not connected within 500ms");
     }
 
     #[tokio::test]
     async fn s16_an_address_that_does_not_answer_leaves_the_others_their_time() {
-        let (silent, listener) = (Silent::new().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let silent = Silent::new().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
-        let addresses = vec![silent.address, silent.address, good];
+        let addresses = vec![silent.address(), silent.address(), good];
         let connected = first_of(addresses, STUCK * 3).await.unwrap();
         assert_eq!(connected.peer_addr().unwrap(), good);
     }

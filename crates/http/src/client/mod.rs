@@ -4,6 +4,7 @@ mod connect;
 mod exchange;
 mod limits;
 mod plain;
+mod stream;
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl Http {
     fn new(url: &str, keyring: Option<Keyring>) -> Result<Self> {
         let url = BaseUrl::new(url)?;
         let limits = ClientLimits::default();
-        let connector = Connector::new(url.is_https(), limits.connect_timeout);
+        let connector = Connector::new(url.is_https(), &limits);
         let client = client(&connector, &limits);
         let (keyring, clock) = (keyring.map(Live::new), Arc::new(SystemClock::default()));
         Ok(Self { url, keyring, limits, clock, connector, client, inboxes: Inboxes::default() })
@@ -73,7 +74,7 @@ impl Http {
     /// Other limits than the default ones. They are checked when a service is built with this transport.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> Self {
-        self.connector.timeout = limits.connect_timeout;
+        self.connector.limit(&limits);
         self.client = client(&self.connector, &limits);
         self.limits = limits;
         self

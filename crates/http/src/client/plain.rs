@@ -63,7 +63,7 @@ impl HttpClient {
     /// before: [`ClientLimits::check`].
     #[must_use]
     pub fn new(limits: ClientLimits, body_bytes_max: usize) -> Self {
-        let connector = Connector::new(true, limits.connect_timeout);
+        let connector = Connector::new(true, &limits);
         Self { client: client(&connector, &limits), limits, body_bytes_max }
     }
 

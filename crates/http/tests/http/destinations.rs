@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use twobox_core::ports::{Answer, Transport};
 use twobox_core::wire::encode_answers;
 use twobox_http::Http;
+use twobox_testkit::Silent;
 
 use crate::fake::{Act, Fake, Seen, Vacant, say, say_signed_by};
 use crate::world::{Shop, Store, key, keyring};
@@ -63,6 +64,24 @@ async fn rf_14_a_default_transport_is_enough() {
         shop.until_sent(name, if n == 2 { 20 } else { 10 }).await;
     }
     shop.stop().await;
+}
+
+/// Nobody is there to refuse: each attempt lasts as long as connecting may.
+#[tokio::test(flavor = "multi_thread")]
+async fn s15_a_destination_that_swallows_connections_keeps_no_other_one_waiting() {
+    let (silent, fake) = (Silent::new().await.unwrap(), by_path(watch::channel(true).1).await);
+    let to_silent: Arc<dyn Transport> =
+        Arc::new(Http::signed(&format!("http://{}", silent.address()), keyring()).unwrap());
+    let shop = Shop::start(&[("silent", to_silent), ("billing", to_each(&fake))]).await;
+    shop.enqueue("silent", "s", BACKLOG).await;
+    shop.enqueue("billing", "a", 100).await;
+    shop.until_sent("billing", 100).await;
+    assert!(shop.until_held("silent").await.contains("not connected within 3s"));
+    shop.enqueue("billing", "b", 100).await;
+    shop.until_sent("billing", 200).await;
+    assert_eq!(shop.lane("silent").await.unwrap().sent, 0);
+    let store = shop.stop().await;
+    assert_eq!(store.count("SELECT count(*) FROM outbox_messages WHERE retry_count > 0").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,18 @@
 //! A foreign answer never counts: nothing becomes Sent because of it, and no message is charged for it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpSocket;
+use twobox_core::message::PAYLOAD_BYTES_MAX;
 use twobox_core::ports::{Answer, Transport};
 use twobox_core::signing::{SignedProbe, sign_probe};
 use twobox_core::system::SystemClock;
 use twobox_core::wire::{ANSWER_BYTES_MAX, ANSWER_TYPE, Probe, encode_answers, header};
-use twobox_core::{Clock, Message, MessageId};
+use twobox_core::{Clock, Message, MessageId, Payload};
 use twobox_http::{ClientLimits, Http};
+use twobox_testkit::eventually;
 
 use crate::fake::{Act, Fake, Seen, Vacant, say, say_signed};
 use crate::post::{BATCH, Poster, Reply, seal_batch};
@@ -322,6 +326,42 @@ async fn rf_03_silence_is_given_up_and_never_counts() {
     let fake = Fake::new(|_| Act::Hang(Vec::new())).await;
     let case = Case { limits: impatient(), ..Case::of(&fake, true, "no answer within 2s") };
     never_counts(fake, case).await;
+}
+
+/// Connections to an address that somebody here still has open.
+#[cfg(target_os = "linux")]
+fn open_to(address: SocketAddr) -> usize {
+    let IpAddr::V4(ip) = address.ip() else { panic!("not here") };
+    let remote = format!("{:08X}:{:04X}", u32::from_le_bytes(ip.octets()), address.port());
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // What the system alone goes on with has no inode.
+    rows.filter(|row| row[2] == remote && row[9] != "0").count()
+}
+
+/// A request that was given up is not written on for as long as somebody takes nothing of it.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn rf_03_s16_whoever_takes_the_connection_and_reads_nothing_is_given_up() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let deaf = socket.listen(1).unwrap();
+    let address = deaf.local_addr().unwrap();
+    let http = Http::signed(&format!("http://{address}"), keyring()).unwrap().limits(impatient());
+    // More than the system takes for somebody who does not read.
+    let large = (0..8).map(|n| {
+        let mut large = (*message(&format!("m{n}"))).clone();
+        large.payload = Payload::json(&"x".repeat(PAYLOAD_BYTES_MAX - 2)).unwrap();
+        Arc::new(large)
+    });
+    let deliver = http.deliver(&link(), large.collect(), EVER);
+    let (refused, _accepted) = tokio::join!(deliver, deaf.accept());
+    let error = refused.unwrap_err();
+    assert!(error.to_string().contains("no answer within 2s"), "{error}");
+    assert!(error.is_ambiguous(), "{error}");
+    eventually("the connection is given up as well", EVER, async || (open_to(address) == 0).then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
