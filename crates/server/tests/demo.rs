@@ -1,9 +1,11 @@
 //! The demonstration, as a newcomer runs it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
+use twobox::rusqlite::{Connection, OpenFlags};
 
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_twobox")).arg("demo").args(arguments).output().unwrap()
@@ -57,6 +59,46 @@ fn nonsense_is_refused_with_a_usage_text() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty());
     }
+}
+
+/// Runs a demonstration, which is to fail, and changes one row of billing's database meanwhile.
+async fn tampered_with(sql: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twobox"));
+    // Orders flow for three seconds, and the first invoice is there long before the last one.
+    command.args(["demo", "--messages", "300", "--kills", "2", "--pause-max-ms", "1000", "--seed", "15"]);
+    command.arg("--json").env("TMPDIR", folder.path());
+    let demo = command.stdout(Stdio::piped()).spawn().unwrap();
+    let billing = || {
+        let folders = std::fs::read_dir(folder.path()).unwrap();
+        folders.map(|folder| folder.unwrap().path().join("billing.db")).find(|path| path.is_file())
+    };
+    twobox_testkit::eventually("there is an invoice", Duration::from_secs(60), async || {
+        let connection = Connection::open_with_flags(billing()?, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
+        connection.busy_timeout(Duration::from_secs(5)).unwrap();
+        (connection.execute(sql, []).ok()? == 1).then_some(())
+    })
+    .await;
+    let output = tokio::task::spawn_blocking(|| demo.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let result = result(&output);
+    assert_eq!(result["whole"], false);
+    let kept = std::path::Path::new(result["kept"].as_str().expect("the evidence is kept"));
+    assert!(kept.join("shop.db").is_file() && kept.join("billing.db").is_file(), "{kept:?}");
+    result
+}
+
+#[tokio::test]
+async fn an_invoice_that_is_lost_fails_the_demonstration() {
+    let lose = "DELETE FROM invoices WHERE rowid = (SELECT min(rowid) FROM invoices)";
+    let result = tampered_with(lose).await;
+    assert_eq!(["lost", "doubled"].map(|name| result[name].as_u64()), [Some(1), Some(0)], "{result:#}");
+}
+
+#[tokio::test]
+async fn an_invoice_that_is_written_twice_fails_the_demonstration() {
+    let result = tampered_with("INSERT INTO invoices SELECT * FROM invoices LIMIT 1").await;
+    assert_eq!(["lost", "doubled"].map(|name| result[name].as_u64()), [Some(0), Some(1)], "{result:#}");
 }
 
 /// A demonstration that goes on for longer than anybody waits, in a folder of its own.
