@@ -19,9 +19,6 @@ pub(crate) const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Prepared statements kept per connection: ours and a good number of the user's.
 const STATEMENTS_MAX: usize = 256;
 
-/// How a file is opened that is there.
-const EXISTING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-
 /// Everything needed to open one more connection to the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
@@ -151,15 +148,9 @@ impl Opener {
         read
     }
 
-    /// A connection that cannot write, to the file that was remembered. It makes no new one where that has been.
+    /// A connection that cannot write.
     pub(crate) fn reader(&self) -> Result<Connection> {
-        self.check_file()?;
-        let connection = self.prepared(self.connect(EXISTING)?)?;
-        // Once more, because it may have been another one by the time it was opened.
-        if let Err(error) = self.check_file() {
-            close_without_checkpoint(connection);
-            return Err(error);
-        }
+        let connection = self.open()?;
         connection.execute_batch("PRAGMA query_only = ON").map_err(wrap("set up a reader"))?;
         Ok(connection)
     }
@@ -173,7 +164,7 @@ impl Opener {
     /// [`Busy`](ErrorKind::Busy): somebody else has it open. [`ReadOnly`](ErrorKind::ReadOnly): it cannot be written.
     /// Nothing was written.
     pub(crate) fn alone(&self) -> Result<Connection> {
-        let connection = self.connect(EXISTING | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let connection = self.connect()?;
         // Such a connection cannot have it alone: SQLite could not lock a file that it has opened for reading.
         self.refuse_read_only(&connection)?;
         let failed = || wrap("have the database alone");
@@ -191,10 +182,7 @@ impl Opener {
     }
 
     fn open(&self) -> Result<Connection> {
-        self.prepared(self.connect(EXISTING | OpenFlags::SQLITE_OPEN_CREATE)?)
-    }
-
-    fn prepared(&self, connection: Connection) -> Result<Connection> {
+        let connection = self.connect()?;
         let ready = connection
             .busy_timeout(self.busy_timeout)
             .map_err(wrap("open the database"))
@@ -209,13 +197,26 @@ impl Opener {
         }
     }
 
-    fn connect(&self, flags: OpenFlags) -> Result<Connection> {
+    /// Opens the file that was remembered, and makes no new one where that has been (S14).
+    fn connect(&self) -> Result<Connection> {
+        self.check_file()?;
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, self.identity.get().is_none());
         let attempted = format!("open {}", self.path.display());
-        match &self.vfs {
+        let connection = match &self.vfs {
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),
             None => Connection::open_with_flags(&self.path, flags),
         }
-        .map_err(wrap(&attempted))
+        .map_err(wrap(&attempted))?;
+        // Once more, because it may have been another one by the time it was opened; and before anything is read, because
+        // the logs of both lie at the same place.
+        match self.check_file() {
+            Ok(()) => Ok(connection),
+            Err(error) => {
+                close_without_checkpoint(connection);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -49,8 +49,12 @@ fn descriptor(connection: &Connection, path: &Path) -> Option<c_int> {
     let (file, mut vfs) = (opened(connection).ok()?, ptr::null_mut::<ffi::sqlite3_vfs>());
     // SAFETY: the argument is one pointer, which is what this operation writes.
     unsafe { control(connection, ffi::SQLITE_FCNTL_VFS_POINTER, &raw mut vfs) }.ok()?;
+    if vfs.is_null() {
+        return None;
+    }
     // SAFETY: a VFS is registered, and so valid, as long as a connection uses it; its name is text that ends with zero.
-    let (name, size) = unsafe { vfs.as_ref().map(|vfs| (CStr::from_ptr(vfs.zName), vfs.szOsFile))? };
+    // Only these two are read, because the list that it is part of may change meanwhile.
+    let (name, size) = unsafe { (CStr::from_ptr((*vfs).zName), (*vfs).szOsFile) };
     let has_descriptor = usize::try_from(size).is_ok_and(|size| size >= size_of::<UnixFile>());
     if file.is_null() || !name.to_bytes().starts_with(b"unix") || !has_descriptor {
         return None;

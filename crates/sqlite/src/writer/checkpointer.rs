@@ -19,7 +19,7 @@ const REST_MAX: i64 = 64;
 const PASSES_MAX: u32 = 3;
 
 /// How long a pass is written to the disk little by little. A disk that needs longer gets the rest at once: meanwhile the
-/// log grows, and whoever wants all connections closed has to wait.
+/// log grows.
 const WRITE_BACK_MAX: Duration = Duration::from_secs(1);
 
 /// How much nicer the thread is than those who commit: it gets a tenth of what they do, if all want to run.
