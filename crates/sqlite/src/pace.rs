@@ -56,7 +56,12 @@ impl Pace {
         match (upto, state.relays.get_mut(source)) {
             (Some(upto), Some(known)) => *known = upto,
             (Some(upto), None) => _ = state.relays.insert(source.clone(), upto),
-            (None, _) => _ = state.relays.remove(source),
+            // Other lanes have come further or less far, and nothing was delivered by that.
+            (None, Some(_)) => {
+                state.relays.remove(source);
+                state.timed.clear();
+            }
+            (None, None) => {}
         }
         state.time(now);
     }
@@ -111,7 +116,7 @@ impl State {
 
     /// Takes note of how long the groups took that are delivered now.
     fn time(&mut self, now: Duration) {
-        let Some(reached) = self.relays.values().min() else { return self.timed.clear() };
+        let Some(reached) = self.relays.values().min() else { return };
         while let Some((_, committed)) = self.timed.pop_front_if(|(end, _)| *end <= *reached) {
             let took = now.saturating_sub(committed);
             let worse = took.saturating_sub(self.best) / FORGET;
@@ -179,9 +184,9 @@ mod tests {
         let pace = Pace::default();
         pace.appended(1_000, ms(0));
         pace.reached(&shop, Some(1_000), ms(0));
-        assert!(!pace.appended(1_064, ms(1)), "the first is on its way");
-        assert!(pace.appended(1_064 + 50, ms(2)), "the second is, too");
-        pace.reached(&shop, Some(1_064), ms(3));
+        assert!(!pace.appended(1_640, ms(1)), "the first is on its way");
+        assert!(pace.appended(1_640 + 400, ms(2)), "the second is, too");
+        pace.reached(&shop, Some(1_640), ms(3));
         assert!(!pace.is_behind(ms(3)), "the first has arrived");
     }
 
@@ -214,6 +219,22 @@ mod tests {
         let best = pace.lock().best;
         assert!(ms(50) < best && best < ms(51), "one bad time is not the rule: {best:?}");
         assert_eq!(pace.lock().timed.len(), 0);
+    }
+
+    #[test]
+    fn what_others_have_delivered_does_not_count_for_a_relay_that_is_not_to_be_waited_for() {
+        let (shop, bank) = (Source::new("shop").unwrap(), Source::new("bank").unwrap());
+        let pace = Pace::default();
+        pace.reached(&shop, Some(0), ms(0));
+        pace.reached(&bank, Some(100), ms(0));
+        pace.appended(100, ms(10));
+        pace.reached(&shop, None, ms(10));
+        pace.reached(&bank, Some(100), ms(10));
+        assert_eq!(pace.lock().best, ms(0), "nothing was delivered in no time");
+        pace.appended(200, ms(20));
+        pace.reached(&shop, None, ms(21));
+        pace.reached(&bank, Some(200), ms(23));
+        assert_eq!(pace.lock().best, ms(3), "who was not waited for before changes nothing");
     }
 
     #[test]

@@ -211,21 +211,32 @@ async fn s15_callers_give_way_to_a_relay_that_is_a_moment_behind_and_to_nobody_e
         waited.then_some(())
     })
     .await;
-    tell.send_replace(false);
-    for _ in 0..5 {
-        enqueue(60).await;
-    }
-    // Sooner than the request is given up, which would end the wait in any case.
-    eventually("nobody waits for a receiver that hangs", Duration::from_secs(5), async || {
-        let before = pauses();
-        for _ in 0..3 {
-            enqueue(1).await;
+    let nobody_waits = async |why: &str| {
+        // Sooner than the request is given up, which would end the wait in any case.
+        eventually(why, Duration::from_secs(5), async || {
+            let before = pauses();
+            for _ in 0..3 {
+                enqueue(1).await;
+            }
+            (pauses() == before).then_some(())
+        })
+        .await;
+    };
+    let fall_behind = async || {
+        tell.send_replace(false);
+        for _ in 0..5 {
+            enqueue(60).await;
         }
-        (pauses() == before).then_some(())
-    })
-    .await;
+    };
+    fall_behind().await;
+    nobody_waits("for a receiver that hangs").await;
     all_sent().await;
-    running.shutdown().await;
+    fall_behind().await;
+    let stopping = tokio::spawn(running.shutdown());
+    nobody_waits("for a relay that is being stopped").await;
+    assert!(!stopping.is_finished(), "its request is still under way");
+    tell.send_replace(true);
+    stopping.await.unwrap();
     let before = pauses();
     enqueue(300).await;
     assert_eq!(pauses(), before, "nobody relays any more");

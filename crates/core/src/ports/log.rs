@@ -109,8 +109,9 @@ pub trait LogStore: LaneStore {
         settlement: Settlement<Self::Position>,
     ) -> impl Future<Output = Result<Settled>> + Send;
 
-    /// Hears how far the relay of `source` has come: of the lanes that flow and whose receivers answer in a moment, none
-    /// has a message before `upto` that is still to be answered. `None`: there is no such lane, or nobody relays any more.
+    /// Hears how far the relay of `source` has come: of the lanes that flow and whose receivers answer in a few
+    /// milliseconds, none has a message before `upto` that is still to be answered. `None`: what is told next is about
+    /// other lanes, there is no such lane, or nobody relays any more.
     ///
     /// A store may hold callers a moment while delivery is behind them. By default it takes no notice.
     fn reached(&self, source: &Source, upto: Option<&Self::Position>) {

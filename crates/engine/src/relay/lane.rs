@@ -12,6 +12,7 @@ use super::batch::{Batch, Fate, Item, Origin, State};
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::options::RelayOptions;
+use super::prompt::Promptness;
 use super::showing::Showing;
 
 /// The state of a lane this relay holds. Thrown away and reloaded after any doubt about the lease (L1).
@@ -52,13 +53,10 @@ pub(super) struct Lane<P> {
     pub(super) looked: Option<Duration>,
     /// When it was last noted which inbox answers.
     met: Option<Duration>,
-    /// When a request was last answered, on the monotonic clock.
-    heard: Duration,
+    prompt: Promptness,
+    /// Whether callers are held for it, as the store was last told.
+    pub(super) counted: bool,
 }
-
-/// A receiver that answers nothing for longer will not have caught up in a moment. Many times what a request takes that
-/// is handled at once, and several times what checkpoints and other stalls of a disk make of it.
-const MOMENT: Duration = Duration::from_millis(50);
 
 /// Which inbox answers is noted at most this often: one that changes all the time must not keep the writer busy.
 const MEET_EVERY: Duration = Duration::from_secs(60);
@@ -117,7 +115,8 @@ impl<P: Clone + Ord> Lane<P> {
             look_at: Some(Duration::ZERO),
             looked: None,
             met: None,
-            heard: Duration::ZERO,
+            prompt: Promptness::UNKNOWN,
+            counted: false,
         }
     }
 
@@ -144,20 +143,18 @@ impl<P: Clone + Ord> Lane<P> {
         unsettled.or(queued).map(|message| message.available)
     }
 
-    /// Whether the receiver has had a request for longer than a moment and answered none since: it is slow, and no other
-    /// destination's messages are to wait for it (S15). Full requests that queue behind each other are none of that.
-    pub(super) fn is_slow(&self, now: Duration) -> bool {
-        let oldest = self.batches().filter_map(Batch::under_way).min();
-        let waits = oldest.map(|sent| now.saturating_sub(sent.max(self.heard)));
-        waits.is_some_and(|waits| waits > MOMENT) && !mutant!(SlowHoldsCallers)
+    /// Whether callers may be held until this lane has caught up: it flows, and its receiver answers in a moment.
+    pub(super) fn counts(&self, now: Duration) -> bool {
+        let oldest = self.batches().filter_map(Batch::under_way).map(|(sent, _)| sent).min();
+        self.flows() && !self.prompt.is_slow(oldest, now)
     }
 
-    /// Everything before this has been answered. `None` while the lane does not flow.
-    pub(super) fn reached(&self) -> Option<&P> {
+    /// Everything before this has been answered.
+    pub(super) fn reached(&self) -> &P {
         let unanswered = self.log.iter().find(|batch| batch.state != State::Answered);
         let on_its_way = unanswered.and_then(|batch| batch.items.first()).map(|item| &item.position);
         let queued = self.queue.front().map(|entry| &entry.position);
-        self.flows().then(|| on_its_way.or(queued).unwrap_or(&self.position))
+        on_its_way.or(queued).unwrap_or(&self.position)
     }
 
     /// Whether nothing of the log is in memory.
@@ -429,9 +426,8 @@ impl<P: Clone + Ord> Lane<P> {
         random: &dyn Random,
     ) -> Verdict {
         let next = self.batch_id();
-        self.heard = now;
         let Some(batch) = self.batch(id) else { return Verdict::Answered };
-        let sent = batch.messages().len();
+        let (sent, under_way) = (batch.messages().len(), batch.under_way());
         batch.suspect = false;
         let unreached = batch.answered(answers);
         let reached = sent - batch.messages().len();
@@ -441,6 +437,9 @@ impl<P: Clone + Ord> Lane<P> {
             Origin::Log => self.log_first = false,
         }
         self.breaker.heard();
+        if let Some((sent, among)) = under_way {
+            self.prompt.answered(sent, among, now);
+        }
         self.hold_behind();
         let Some(at) = unreached else {
             self.batch_limit = self.batch_limit.saturating_mul(2).min(options.batch_messages_max);

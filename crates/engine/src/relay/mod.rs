@@ -10,6 +10,7 @@ mod figures;
 mod lane;
 mod options;
 mod pace;
+mod prompt;
 mod reader;
 mod run;
 mod settle;

@@ -1,50 +1,53 @@
 //! Tells the store how far delivery has come, as long as the relay runs.
 
+use std::mem::replace;
 use std::time::Duration;
-
-use twobox_core::Source;
-use twobox_core::ports::OutboxStore;
 
 use super::lane::Lane;
 
 /// See the [module](self).
-pub(super) struct Pace<S: OutboxStore> {
-    store: S,
-    source: Source,
-    /// How many lanes were left out because their receivers are slow.
-    slow: usize,
+pub(super) struct Pace<P> {
+    tell: Box<dyn Fn(Option<&P>) + Send + Sync>,
+    /// How many lanes counted when it was last told.
+    counted: usize,
 }
 
-impl<S: OutboxStore> Pace<S> {
-    pub(super) fn new(store: &S, source: &Source) -> Self {
-        Self { store: store.clone(), source: source.clone(), slow: 0 }
+impl<P: Clone + Ord> Pace<P> {
+    pub(super) fn new(tell: impl Fn(Option<&P>) + Send + Sync + 'static) -> Self {
+        Self { tell: Box::new(tell), counted: 0 }
     }
 
-    /// Tells how far the lane has come that is furthest behind. One that does not flow, or whose receiver is slow, is
-    /// nobody's to wait for.
-    pub(super) fn tell<'l>(
-        &mut self,
-        lanes: impl Iterator<Item = &'l Lane<S::Position>> + Clone,
-        now: Duration,
-    ) where
-        S::Position: 'l,
+    /// Tells how far the lane has come that is furthest behind, of those that count.
+    pub(super) fn tell<'l>(&mut self, lanes: impl Iterator<Item = &'l mut Lane<P>>, now: Duration)
+    where
+        P: 'l,
     {
-        let slow = lanes.clone().filter(|lane| lane.is_slow(now)).count();
-        if std::mem::replace(&mut self.slow, slow) < slow {
-            // What such a lane has not delivered must not count as delivered in no time.
+        let (mut stayed, mut counted, mut furthest_behind) = (0, 0, None::<&P>);
+        for lane in lanes {
+            let counts = lane.counts(now);
+            stayed += usize::from(replace(&mut lane.counted, counts) && counts);
+            if counts {
+                counted += 1;
+                let reached = lane.reached();
+                furthest_behind = Some(furthest_behind.map_or(reached, |other| other.min(reached)));
+            }
+        }
+        if stayed < replace(&mut self.counted, counted) {
+            // What a lane has not delivered that counts no longer must not pass for delivered in no time.
             self.end();
         }
-        let counted = lanes.filter(|lane| !lane.is_slow(now));
-        self.store.reached(&self.source, counted.filter_map(Lane::reached).min());
-    }
-
-    /// Tells that nobody is to wait for this relay any more.
-    pub(super) fn end(&self) {
-        self.store.reached(&self.source, None);
+        (self.tell)(furthest_behind);
     }
 }
 
-impl<S: OutboxStore> Drop for Pace<S> {
+impl<P> Pace<P> {
+    /// Tells that nobody is to wait for this relay any more.
+    pub(super) fn end(&self) {
+        (self.tell)(None);
+    }
+}
+
+impl<P> Drop for Pace<P> {
     fn drop(&mut self) {
         self.end();
     }
@@ -52,7 +55,7 @@ impl<S: OutboxStore> Drop for Pace<S> {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use twobox_core::lifecycle::Standing;
     use twobox_core::meters::Meters;
@@ -61,6 +64,7 @@ mod tests {
 
     use super::super::batch::{Batch, Fate, Item, Origin};
     use super::super::figures::Figures;
+    use super::super::lane::Verdict;
     use super::super::options::RelayOptions;
     use super::*;
 
@@ -68,8 +72,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn lane() -> Lane<u64> {
-        let (source, destination) = ("shop".parse().unwrap(), "billing".parse().unwrap());
+    fn lane(destination: &str) -> Lane<u64> {
+        let (source, destination) = ("shop".parse().unwrap(), destination.parse().unwrap());
         let link = Arc::new(Link { source, destination, outbox: String::new() });
         let figures = Figures::new(&Meters::default(), &link);
         let lease = LaneLease {
@@ -85,40 +89,94 @@ mod tests {
         Lane::new(lease, 1, Duration::MAX, &RelayOptions::default(), figures)
     }
 
-    fn sent(id: u64, origin: Origin, now: Duration) -> Batch<u64> {
-        let item = Item { position: id, message: None, standing: Standing::FRESH, fate: Fate::Send };
-        let mut batch = Batch::new(id, origin, vec![item]);
-        batch.send(now);
-        batch
+    /// Sends the message at this place.
+    fn send(lane: &mut Lane<u64>, position: u64, now: Duration) {
+        let item = Item { position, message: None, standing: Standing::FRESH, fate: Fate::Send };
+        let mut batch = Batch::new(position, Origin::Log, vec![item]);
+        batch.send(now, lane.in_flight());
+        lane.log.push_back(batch);
+        lane.position = position;
     }
 
-    fn answer(lane: &mut Lane<u64>, id: u64, now: Duration) {
+    fn answer(lane: &mut Lane<u64>, position: u64, now: Duration) {
         let (options, random) = (RelayOptions::default(), SystemRandom::default());
-        let _: super::super::lane::Verdict =
-            lane.answered(id, vec![Answer::Done(None)], now, &options, &random);
+        let _: Verdict = lane.answered(position, vec![Answer::Done(None)], now, &options, &random);
+    }
+
+    /// A lane whose receiver has answered the message at this place in time.
+    fn prompt(destination: &str, position: u64) -> Lane<u64> {
+        let mut lane = lane(destination);
+        send(&mut lane, position, ms(0));
+        answer(&mut lane, position, ms(1));
+        lane
+    }
+
+    /// A pace, and what was told since this was last called.
+    fn listening() -> (Pace<u64>, impl FnMut() -> Vec<Option<u64>>) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hear = Arc::clone(&told);
+        let pace = Pace::new(move |upto: Option<&u64>| hear.lock().unwrap().push(upto.copied()));
+        (pace, move || std::mem::take(&mut *told.lock().unwrap()))
     }
 
     #[test]
-    fn s15_a_receiver_is_slow_when_it_answers_nothing_and_not_when_its_requests_queue() {
-        let mut lane = lane();
-        assert!(!lane.is_slow(ms(1_000)), "nothing is under way");
-        lane.log.extend((1..=3).map(|id| sent(id, Origin::Log, ms(1_000))));
-        assert!(!lane.is_slow(ms(1_050)));
-        assert!(lane.is_slow(ms(1_051)));
-        answer(&mut lane, 1, ms(1_060));
-        assert!(!lane.is_slow(ms(1_110)), "the others were sent long ago, but it has just answered");
-        answer(&mut lane, 2, ms(1_110));
-        assert!(!lane.is_slow(ms(1_160)));
-        assert!(lane.is_slow(ms(1_161)));
-        answer(&mut lane, 3, ms(1_170));
-        assert!(!lane.is_slow(ms(9_000)));
+    fn the_lane_that_is_furthest_behind_is_told() {
+        let ((mut pace, mut told), mut lanes) = (listening(), [prompt("billing", 3), prompt("crm", 7)]);
+        pace.tell(lanes.iter_mut(), ms(2));
+        assert_eq!(told(), [Some(3)]);
+        send(&mut lanes[1], 2, ms(2));
+        pace.tell(lanes.iter_mut(), ms(2));
+        assert_eq!(told(), [Some(2)]);
+        drop(pace);
+        assert_eq!(told(), [None], "it is over");
+    }
+
+    #[test]
+    fn s15_a_lane_whose_receiver_is_far_away_never_counts() {
+        let (mut pace, mut told) = listening();
+        let mut lanes = [prompt("billing", 9), lane("far")];
+        for n in 1..100 {
+            // Answers come together, because requests were sent together.
+            for request in 1..=3 {
+                send(&mut lanes[1], n * 3 + request, ms(n * 100));
+            }
+            pace.tell(lanes.iter_mut(), ms(n * 100));
+            for request in 1..=3 {
+                answer(&mut lanes[1], n * 3 + request, ms(n * 100 + 100));
+                pace.tell(lanes.iter_mut(), ms(n * 100 + 100));
+            }
+        }
+        assert!(told().iter().all(|upto| *upto == Some(9)));
+    }
+
+    /// Or groups that it has not delivered would count as delivered in no time, and all later ones as late.
+    #[test]
+    fn s15_a_lane_that_counts_no_longer_is_told_before_the_others_are() {
+        let (mut pace, mut told) = listening();
+        let mut lanes = vec![prompt("billing", 9), prompt("crm", 3)];
+        send(&mut lanes[1], 4, ms(2));
+        pace.tell(lanes.iter_mut(), ms(52));
+        pace.tell(lanes.iter_mut(), ms(53));
+        assert_eq!(told(), [Some(4), None, Some(9)], "it hangs");
+        answer(&mut lanes[1], 4, ms(60));
+        pace.tell(lanes.iter_mut(), ms(60));
+        assert_eq!(told(), [Some(4)]);
+        lanes.pop();
+        pace.tell(lanes.iter_mut(), ms(60));
+        assert_eq!(told(), [None, Some(9)], "it is somebody else's");
+        lanes.clear();
+        pace.tell(lanes.iter_mut(), ms(60));
+        assert_eq!(told(), [None, None]);
     }
 
     #[test]
     fn s15_a_request_of_waiting_messages_that_hangs_counts_as_well() {
-        let mut lane = lane();
-        lane.waiting = Some(sent(1, Origin::Waiting, ms(0)));
-        assert!(!lane.is_slow(ms(50)));
-        assert!(lane.is_slow(ms(51)));
+        let mut lane = prompt("billing", 1);
+        let item = Item { position: 2, message: None, standing: Standing::FRESH, fate: Fate::Send };
+        let mut batch = Batch::new(2, Origin::Waiting, vec![item]);
+        batch.send(ms(100), 0);
+        lane.waiting = Some(batch);
+        assert!(lane.counts(ms(150)));
+        assert!(!lane.counts(ms(151)));
     }
 }

@@ -51,16 +51,17 @@ pub(super) struct Run<S: OutboxStore> {
     pub(super) grace_since: Duration,
     /// When lanes were last taken, on the wall clock.
     pub(super) taken: Timestamp,
-    pace: Pace<S>,
+    pace: Pace<S::Position>,
 }
 
 impl<S: OutboxStore> Run<S> {
     pub(super) fn new(relay: Relay<S>) -> Self {
+        let (store, source) = (relay.store.clone(), relay.source.clone());
         Self {
+            pace: Pace::new(move |upto| store.reached(&source, upto)),
             owner: format!("{}-{:016x}", relay.source, relay.random.next_u64()),
             grace_since: relay.timer.monotonic(),
             taken: relay.timer.now(),
-            pace: Pace::new(&relay.store, &relay.source),
             relay,
             lanes: BTreeMap::new(),
             reader: Reader::new(),
@@ -85,7 +86,7 @@ impl<S: OutboxStore> Run<S> {
         let mut alarm = Alarm::new(&self.relay.timer);
         while !shutdown.is_requested() {
             self.work().await;
-            self.pace.tell(self.lanes.values(), self.relay.timer.monotonic());
+            self.pace.tell(self.lanes.values_mut(), self.relay.timer.monotonic());
             let due = self.due();
             tokio::select! {
                 biased;

@@ -177,8 +177,9 @@ impl<S: OutboxStore> Run<S> {
                 self.probe(id);
                 continue;
             }
+            let others = lane.in_flight();
             if let Some(batch) = lane.next_ready(&options) {
-                batch.send(now);
+                batch.send(now, others);
                 let request = Request::of(batch);
                 lane.breaker.sent();
                 self.send(id, request);
