@@ -177,6 +177,7 @@ impl Drop for Database {
         // A closure that holds the last handle is dropped on the writer's own thread, in the middle of a step: then the
         // connection is closed when that thread ends.
         self.shared.readers.shut_down();
+        self.checkpointer.iter().for_each(|checkpointer| checkpointer.join());
         if let Ok(mut core) = self.core.try_lock() {
             core.close();
         }

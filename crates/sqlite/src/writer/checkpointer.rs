@@ -10,7 +10,8 @@ use super::core::Core;
 use super::recovery::checkpoint;
 use super::thread::cannot_spawn;
 use crate::shared::Shared;
-use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Pages that the writer copies itself when it starts the log again: little more than the two syncs that takes anyway.
 const REST_MAX: i64 = 64;
@@ -31,6 +32,7 @@ const NICER: i32 = 10;
 pub(crate) struct Checkpointer {
     state: Mutex<State>,
     changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,18 +47,28 @@ enum State {
 impl Checkpointer {
     /// Starts the thread, if the shared state says that threads are wanted.
     pub(crate) fn spawn(shared: Arc<Shared>) -> Result<Arc<Self>> {
-        let checkpointer = Arc::new(Self { state: Mutex::new(State::Idle), changed: Condvar::new() });
+        let state = Mutex::new(State::Idle);
+        let checkpointer = Arc::new(Self { state, changed: Condvar::new(), thread: Mutex::default() });
         let of_thread = Arc::clone(&checkpointer);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("twobox-checkpoint".into())
             .spawn(move || of_thread.run(&shared))
             .map_err(cannot_spawn)?;
+        *checkpointer.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(checkpointer)
     }
 
     pub(crate) fn close(&self) {
         *self.lock() = State::Closed;
         self.changed.notify_all();
+    }
+
+    /// Waits until the thread has ended, by which it has let go of everything that is open.
+    pub(crate) fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(_)) = thread.map(JoinHandle::join) {
+            tracing::error!("the checkpointer's thread panicked");
+        }
     }
 
     /// Called between groups: asks for a copy when the log is long, and starts it again once copied.
