@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use super::lane::Lane;
 
+/// Hears how far delivery has come, or that nobody is to wait for it.
+type Tell<P> = Box<dyn Fn(Option<&P>) + Send + Sync>;
+
 /// See the [module](self).
 pub(super) struct Pace<P> {
-    tell: Box<dyn Fn(Option<&P>) + Send + Sync>,
+    tell: Tell<P>,
     /// How many lanes counted when it was last told.
     counted: usize,
 }
@@ -54,6 +57,7 @@ impl<P> Drop for Pace<P> {
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::sync::{Arc, Mutex};
 
