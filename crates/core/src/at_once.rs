@@ -183,7 +183,7 @@ mod tests {
             });
         }
         for _ in 0..2 {
-            over.recv_timeout(std::time::Duration::from_secs(60)).expect("somebody waits for ever");
+            over.recv_timeout(std::time::Duration::from_secs(300)).expect("somebody waits for ever");
         }
     }
 

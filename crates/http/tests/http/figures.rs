@@ -17,7 +17,7 @@ async fn rf_21_requests_and_connections_are_counted() {
     let limits = ServerLimits {
         connections_max: 1,
         peer_connections_max: 1,
-        head_timeout: Duration::from_millis(300),
+        head_timeout: Duration::from_secs(2),
         ..ServerLimits::default()
     };
     let server = HttpServer::signed("127.0.0.1:0", keyrings()).await.unwrap();

@@ -7,6 +7,10 @@ use twobox_http::{Call, ClientLimits, HttpClient};
 use crate::fake::{Act, Fake, Vacant, say};
 
 fn client() -> HttpClient {
+    HttpClient::new(ClientLimits::default(), 10)
+}
+
+fn impatient() -> HttpClient {
     let limits = ClientLimits {
         answer_timeout: Duration::from_millis(300),
         body_timeout: Duration::from_millis(300),
@@ -46,7 +50,7 @@ async fn s16_silence_at_any_point_has_an_end() {
     let silent: [&[u8]; 3] = [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab"];
     for said in silent {
         let fake = Fake::new(move |_| Act::Hang(said.to_vec())).await;
-        let error = client().call(call(&fake.url())).await.unwrap_err();
+        let error = impatient().call(call(&fake.url())).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
     }
     let cut = Fake::new(|_| Act::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab".to_vec())).await;

@@ -136,7 +136,7 @@ async fn s11_http_and_https_do_not_talk_to_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s16_a_handshake_that_stalls_is_cut_by_the_server_after_its_head_timeout() {
     let authority = Authority::new();
-    let limits = ServerLimits { head_timeout: Duration::from_millis(500), ..ServerLimits::default() };
+    let limits = ServerLimits { head_timeout: Duration::from_secs(2), ..ServerLimits::default() };
     let billing = billing_as(&authority.identity(&HERE), limits).await;
     // Nothing at all, and the beginning of a handshake of 512 bytes.
     for first in [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00"] {
@@ -148,7 +148,7 @@ async fn s16_a_handshake_that_stalls_is_cut_by_the_server_after_its_head_timeout
         let ended = tokio::time::timeout(EVER, stream.read_to_end(&mut rest)).await.expect("it is cut");
         assert!(ended.is_err() || rest.is_empty(), "{rest:?}");
         let lasted = begun.elapsed();
-        assert!(lasted >= Duration::from_millis(450), "not before its time: {lasted:?}");
+        assert!(lasted >= Duration::from_millis(1_900), "not before its time: {lasted:?}");
     }
     let http = https(&billing, &authority.roots());
     assert_eq!(http.deliver(&link(), Vec::new(), EVER).await.unwrap(), [], "others are served");

@@ -171,7 +171,9 @@ pub(crate) fn relay(
     let retry = retry.jitter(Duration::ZERO);
     let timing = Timing {
         request_timeout: Duration::from_millis(500),
-        lease: Duration::from_secs(1),
+        // Longer than it takes to start the one who finds it: of leases that are over, no dead owner is named. Nobody waits
+        // for the end of it.
+        lease: Duration::from_secs(5),
         retry: retry.clone(),
         ..Timing::default()
     };

@@ -49,7 +49,7 @@ async fn s20_a_second_signal_and_the_end_of_the_time_end_it_at_once() {
     assert!(world.log("billing").contains("asked a second time"));
     // It is finished after the next start.
     let config = world.path("billing.toml");
-    let mut billing = Node::start_with(&config, &["--set", "node.stop_timeout=200 ms"]).await;
+    let mut billing = Node::start_with(&config, &["--set", "node.stop_timeout=4 s"]).await;
     program.until_seen(2).await;
     billing.signal(Signal::TERM);
     assert_eq!(billing.ended().await.code(), Some(0), "what hangs is given back in half of the time");

@@ -238,18 +238,10 @@ async fn rf_18_a_backup_that_is_given_up_leaves_nothing() {
     for order in 0..50 {
         crate::fixture::place(&db, order).await.unwrap();
     }
-    let (reached, mut begun) = tokio::sync::mpsc::unbounded_channel();
-    let options = BackupOptions {
-        step_pages: NonZeroU32::MIN,
-        rest: 100,
-        progress: Some(Arc::new(move |_| reached.send(()).unwrap_or(()))),
-        ..BackupOptions::default()
-    };
     let path = place.file("backup.db");
-    tokio::select! {
-        made = db.backup(&path, &options) => panic!("{made:?}"),
-        _ = begun.recv() => {}
-    }
+    let copying = Held::new(&db, &path).await;
+    copying.copying.abort();
+    drop(copying.hold);
     let gone = async || place.files().iter().all(|name| name.starts_with("shop.db")).then_some(());
     eventually("the copy is removed", EVER, gone).await;
     db.backup(&path, &BackupOptions::default()).await.unwrap();
@@ -294,23 +286,11 @@ async fn s14_a_backup_ends_when_the_store_closes() {
     for order in 0..50 {
         crate::fixture::place(&db, order).await.unwrap();
     }
-    let (reached, mut begun) = tokio::sync::mpsc::unbounded_channel();
-    let options = BackupOptions {
-        step_pages: NonZeroU32::MIN,
-        rest: 20,
-        progress: Some(Arc::new(move |_| reached.send(()).unwrap_or(()))),
-        ..BackupOptions::default()
-    };
-    let backup = place.file("backup.db");
-    let copying = Box::pin({
-        let db = db.clone();
-        async move { db.backup(backup, &options).await }
-    });
-    let mut copying = tokio::spawn(copying);
-    begun.recv().await.unwrap();
+    let copying = Held::new(&db, &place.file("backup.db")).await;
     let second = db.backup(place.file("second.db"), &BackupOptions::default()).await.unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Busy, "one at a time: {second}");
-    copying.abort();
-    let _: Result<_, _> = (&mut copying).await;
+    copying.copying.abort();
+    drop(copying.hold);
+    copying.copying.await.unwrap_err();
     close(db).await;
 }
