@@ -228,9 +228,9 @@ mod tests {
         pace.reached(&shop, Some(0), ms(0));
         pace.reached(&bank, Some(100), ms(0));
         pace.appended(100, ms(10));
-        pace.reached(&shop, None, ms(10));
-        pace.reached(&bank, Some(100), ms(10));
-        assert_eq!(pace.lock().best, ms(0), "nothing was delivered in no time");
+        pace.reached(&shop, None, ms(11));
+        pace.reached(&bank, Some(100), ms(11));
+        assert_eq!(pace.lock().best, ms(0), "nothing was delivered after a millisecond");
         pace.appended(200, ms(20));
         pace.reached(&shop, None, ms(21));
         pace.reached(&bank, Some(200), ms(23));

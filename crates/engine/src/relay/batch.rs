@@ -116,8 +116,6 @@ pub(super) struct Batch<P> {
     pub(super) state: State,
     /// When it was last sent, on the monotonic clock.
     sent: Duration,
-    /// One of how many requests it then was.
-    among: u32,
     /// One of its messages may have broken the receiver: it travels in halves, with nobody else (L3).
     pub(super) suspect: bool,
     /// It travels as one message, alone, right after the receiver has answered a probe: a failure is its own.
@@ -128,18 +126,16 @@ impl<P> Batch<P> {
     pub(super) fn new(id: u64, origin: Origin, items: Vec<Item<P>>) -> Self {
         let any = items.iter().any(|item| item.fate == Fate::Send);
         let state = if any { State::Ready } else { State::Answered };
-        Self { id, origin, items, state, sent: Duration::ZERO, among: 0, suspect: false, chargeable: false }
+        Self { id, origin, items, state, sent: Duration::ZERO, suspect: false, chargeable: false }
     }
 
-    /// Its request is sent, beside so many others.
-    pub(super) fn send(&mut self, now: Duration, others: usize) {
+    pub(super) fn send(&mut self, now: Duration) {
         (self.state, self.sent) = (State::InFlight, now);
-        self.among = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
     }
 
-    /// When its request was sent, and one of how many it was, if it is under way.
-    pub(super) fn under_way(&self) -> Option<(Duration, u32)> {
-        (self.state == State::InFlight).then_some((self.sent, self.among))
+    /// When its request was sent, if it is under way.
+    pub(super) fn under_way(&self) -> Option<Duration> {
+        (self.state == State::InFlight).then_some(self.sent)
     }
 
     /// The messages to send, in order.

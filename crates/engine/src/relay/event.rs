@@ -224,6 +224,7 @@ impl<S: OutboxStore> Run<S> {
         lane.figures.0.requests.one(RequestOutcome::from(&result));
         if let Ok(answers) = &result {
             lane.figures.0.send.took(took, answers.len());
+            lane.heard(answers.len(), took, now);
             tell_sent(|| lane.carried(batch), answers, took);
         }
         let verdict = match result {

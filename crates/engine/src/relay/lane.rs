@@ -145,8 +145,13 @@ impl<P: Clone + Ord> Lane<P> {
 
     /// Whether callers may be held until this lane has caught up: it flows, and its receiver answers in a moment.
     pub(super) fn counts(&self, now: Duration) -> bool {
-        let oldest = self.batches().filter_map(Batch::under_way).map(|(sent, _)| sent).min();
+        let oldest = self.batches().filter_map(Batch::under_way).min();
         self.flows() && !self.prompt.is_slow(oldest, now)
+    }
+
+    /// The receiver has answered a request with so many messages, while it is still among those under way.
+    pub(super) fn heard(&mut self, messages: usize, took: Duration, now: Duration) {
+        self.prompt.answered(messages, self.in_flight(), took, now);
     }
 
     /// Everything before this has been answered.
@@ -427,7 +432,7 @@ impl<P: Clone + Ord> Lane<P> {
     ) -> Verdict {
         let next = self.batch_id();
         let Some(batch) = self.batch(id) else { return Verdict::Answered };
-        let (sent, under_way) = (batch.messages().len(), batch.under_way());
+        let sent = batch.messages().len();
         batch.suspect = false;
         let unreached = batch.answered(answers);
         let reached = sent - batch.messages().len();
@@ -437,9 +442,6 @@ impl<P: Clone + Ord> Lane<P> {
             Origin::Log => self.log_first = false,
         }
         self.breaker.heard();
-        if let Some((sent, among)) = under_way {
-            self.prompt.answered(sent, among, now);
-        }
         self.hold_behind();
         let Some(at) = unreached else {
             self.batch_limit = self.batch_limit.saturating_mul(2).min(options.batch_messages_max);

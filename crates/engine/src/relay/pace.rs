@@ -97,12 +97,13 @@ mod tests {
     fn send(lane: &mut Lane<u64>, position: u64, now: Duration) {
         let item = Item { position, message: None, standing: Standing::FRESH, fate: Fate::Send };
         let mut batch = Batch::new(position, Origin::Log, vec![item]);
-        batch.send(now, lane.in_flight());
+        batch.send(now);
         lane.log.push_back(batch);
         lane.position = position;
     }
 
-    fn answer(lane: &mut Lane<u64>, position: u64, now: Duration) {
+    fn answer(lane: &mut Lane<u64>, position: u64, took: Duration, now: Duration) {
+        lane.heard(1, took, now);
         let (options, random) = (RelayOptions::default(), SystemRandom::default());
         let _: Verdict = lane.answered(position, vec![Answer::Done(None)], now, &options, &random);
     }
@@ -111,7 +112,7 @@ mod tests {
     fn prompt(destination: &str, position: u64) -> Lane<u64> {
         let mut lane = lane(destination);
         send(&mut lane, position, ms(0));
-        answer(&mut lane, position, ms(1));
+        answer(&mut lane, position, ms(1), ms(1));
         lane
     }
 
@@ -146,7 +147,7 @@ mod tests {
             }
             pace.tell(lanes.iter_mut(), ms(n * 100));
             for request in 1..=3 {
-                answer(&mut lanes[1], n * 3 + request, ms(n * 100 + 100));
+                answer(&mut lanes[1], n * 3 + request, ms(100), ms(n * 100 + 100));
                 pace.tell(lanes.iter_mut(), ms(n * 100 + 100));
             }
         }
@@ -162,7 +163,7 @@ mod tests {
         pace.tell(lanes.iter_mut(), ms(52));
         pace.tell(lanes.iter_mut(), ms(53));
         assert_eq!(told(), [Some(4), None, Some(9)], "it hangs");
-        answer(&mut lanes[1], 4, ms(60));
+        answer(&mut lanes[1], 4, ms(58), ms(60));
         pace.tell(lanes.iter_mut(), ms(60));
         assert_eq!(told(), [Some(4)]);
         lanes.pop();
@@ -178,7 +179,7 @@ mod tests {
         let mut lane = prompt("billing", 1);
         let item = Item { position: 2, message: None, standing: Standing::FRESH, fate: Fate::Send };
         let mut batch = Batch::new(2, Origin::Waiting, vec![item]);
-        batch.send(ms(100), 0);
+        batch.send(ms(100));
         lane.waiting = Some(batch);
         assert!(lane.counts(ms(150)));
         assert!(!lane.counts(ms(151)));

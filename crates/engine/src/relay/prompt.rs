@@ -13,6 +13,9 @@ const NEAR: Duration = Duration::from_millis(5);
 /// Several times what checkpoints and other stalls of a disk make of a request.
 const MOMENT: Duration = Duration::from_millis(50);
 
+/// Requests with more messages take their time because of that.
+const LIGHT: usize = 64;
+
 /// By what part of the difference the best time approaches a worse one: receivers move, and it must not be for ever.
 const FORGET: u32 = 1_024;
 
@@ -28,14 +31,16 @@ pub(super) struct Promptness {
 impl Promptness {
     pub(super) const UNKNOWN: Self = Self { best: Duration::MAX, heard: Duration::ZERO };
 
-    /// A request that was sent then, as one of `among` that were under way, is answered.
-    ///
-    /// Full requests queue behind each other at the receiver, so only a part of the time is each one's own.
-    pub(super) fn answered(&mut self, sent: Duration, among: u32, now: Duration) {
-        let took = now.saturating_sub(sent) / among.max(1);
-        let worse = took.saturating_sub(self.best) / FORGET;
-        self.best = took.min(self.best.saturating_add(worse));
+    /// A request with so many messages, one of so many under way, is answered after this time.
+    pub(super) fn answered(&mut self, messages: usize, among: usize, took: Duration, now: Duration) {
         self.heard = now;
+        if took < self.best {
+            self.best = took;
+        } else if messages <= LIGHT {
+            // Requests queue behind each other at the receiver, so only a part of the time need be its own.
+            let own = took / u32::try_from(among).unwrap_or(u32::MAX).max(1);
+            self.best += own.saturating_sub(self.best) / FORGET;
+        }
     }
 
     /// Whether nobody's callers are to wait for this receiver (S15). The oldest request that is under way was sent then.
@@ -55,41 +60,46 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// A receiver that has taken so long for each of these requests, sent one by one.
-    fn after(took: impl IntoIterator<Item = u64>) -> Promptness {
+    fn is_slow(prompt: &Promptness) -> bool {
+        prompt.is_slow(None, ms(1_000))
+    }
+
+    /// A receiver that has taken so long for each of these requests, of which so many are always under way.
+    fn after(messages: usize, among: usize, took: impl IntoIterator<Item = u64>) -> Promptness {
         let mut prompt = Promptness::UNKNOWN;
-        took.into_iter().for_each(|took| prompt.answered(ms(0), 1, ms(took)));
+        took.into_iter().for_each(|took| prompt.answered(messages, among, ms(took), ms(0)));
         prompt
     }
 
     #[test]
     fn s15_nobody_waits_for_a_receiver_that_is_far_away() {
-        let is_slow = |prompt: &Promptness| prompt.is_slow(None, ms(1_000));
         assert!(is_slow(&Promptness::UNKNOWN), "nothing is known of it");
-        assert!(is_slow(&after([100, 100])));
-        assert!(is_slow(&after([6])));
-        assert!(!is_slow(&after([5])));
-        assert!(!is_slow(&after([1, 100, 100])), "one bad time is not the rule");
-        assert!(is_slow(&after([1].into_iter().chain([100; 50]))), "it has moved away");
-        assert!(!is_slow(&after([100, 100, 1])), "it has come near");
+        assert!(is_slow(&after(1, 1, [6])));
+        assert!(!is_slow(&after(1, 1, [5])));
+        assert!(is_slow(&after(64, 3, [12; 1_000])), "requests on a long way do not queue behind each other");
+        assert!(is_slow(&after(64, 32, [100; 1_000])));
+        assert!(!is_slow(&after(1, 3, [100, 100, 1])), "it has come near");
+        let moved = |among, times| after(1, among, [1].into_iter().chain([100].repeat(times)));
+        assert!(!is_slow(&moved(1, 2)), "one bad time is not the rule");
+        assert!(is_slow(&moved(1, 50)) && is_slow(&moved(3, 150)), "it has moved away");
     }
 
     #[test]
-    fn s15_requests_that_queue_behind_each_other_do_not_make_a_receiver_slow() {
-        let mut prompt = Promptness::UNKNOWN;
-        // Three are always under way, and it answers one every 4 ms.
-        (1..1_000).for_each(|n| prompt.answered(ms(4 * n), 3, ms(4 * (n + 3))));
-        assert!(!prompt.is_slow(Some(ms(4_000)), ms(4_010)));
+    fn s15_requests_that_are_full_or_queue_behind_each_other_do_not_make_a_receiver_slow() {
+        let quick_once =
+            |messages, among, took| after(messages, among, [1].into_iter().chain([took].repeat(100_000)));
+        assert!(!is_slow(&quick_once(64, 3, 12)), "it answers one every 4 ms");
+        assert!(!is_slow(&quick_once(500, 3, 30)));
     }
 
     #[test]
     fn s15_nobody_waits_for_a_receiver_that_has_stopped_to_answer() {
-        let mut prompt = after([1]);
+        let mut prompt = after(1, 1, [1]);
         assert!(!prompt.is_slow(None, ms(9_000)), "nothing is under way");
         let oldest = Some(ms(1_000));
         assert!(!prompt.is_slow(oldest, ms(1_050)));
         assert!(prompt.is_slow(oldest, ms(1_051)));
-        prompt.answered(ms(1_000), 3, ms(1_060));
+        prompt.answered(1, 3, ms(60), ms(1_060));
         assert!(
             !prompt.is_slow(oldest, ms(1_110)),
             "the others were sent long ago, but it has just answered"

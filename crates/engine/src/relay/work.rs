@@ -177,9 +177,8 @@ impl<S: OutboxStore> Run<S> {
                 self.probe(id);
                 continue;
             }
-            let others = lane.in_flight();
             if let Some(batch) = lane.next_ready(&options) {
-                batch.send(now, others);
+                batch.send(now);
                 let request = Request::of(batch);
                 lane.breaker.sent();
                 self.send(id, request);
