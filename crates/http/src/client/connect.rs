@@ -17,11 +17,19 @@ use super::stream::Stream;
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 
+/// The longest that a connection may be stuck with a request, for those who give answers all the time in the world.
+const PATIENCE_MAX: Duration = Duration::from_secs(600);
+
+/// A little longer than anybody waits for the answer, so that it is the request that is given up, and not its connection.
+fn patience(limits: &ClientLimits) -> Duration {
+    limits.answer_timeout.saturating_add(Duration::from_secs(1)).min(PATIENCE_MAX)
+}
+
 /// Connects within a time-out. No proxies, no redirects: it goes where the URL says.
 #[derive(Clone)]
 pub(super) struct Connector {
     timeout: Duration,
-    /// How long a request may take to be written.
+    /// How long the connection may be stuck with a request.
     patience: Duration,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<tokio_rustls::TlsConnector>,
@@ -32,7 +40,7 @@ impl Connector {
     pub(super) fn new(is_https: bool, limits: &ClientLimits) -> Self {
         Self {
             timeout: limits.connect_timeout,
-            patience: limits.answer_timeout,
+            patience: patience(limits),
             // A machine that trusts nobody is no mistake yet: authorities may be named later.
             #[cfg(feature = "tls")]
             tls: is_https
@@ -43,7 +51,7 @@ impl Connector {
     }
 
     pub(super) fn limit(&mut self, limits: &ClientLimits) {
-        (self.timeout, self.patience) = (limits.connect_timeout, limits.answer_timeout);
+        (self.timeout, self.patience) = (limits.connect_timeout, patience(limits));
     }
 
     async fn connect(self, uri: Uri) -> io::Result<Stream> {

@@ -10,8 +10,9 @@ pub struct ClientLimits {
     /// Finding the address, connecting, and agreeing on TLS. Default 3 s: a host that answers at all does so in a
     /// fraction of it.
     pub connect_timeout: Duration,
-    /// From the request to the head of the answer, if the relay's request time-out is not shorter; and how long a
-    /// receiver may take to read the request, before its connection is closed. Default 10 s: the default of that one.
+    /// From the request to the head of the answer, if the relay's request time-out is not shorter. Default 10 s: the
+    /// default of that one. A receiver that has not read the request a second later loses the connection, after ten
+    /// minutes in any case.
     pub answer_timeout: Duration,
     /// From the head of the answer to its end. Default 5 s.
     pub body_timeout: Duration,
