@@ -321,6 +321,30 @@ mod tests {
         check_version(rusqlite::version_number()).unwrap();
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn s14_no_connection_makes_a_file_where_one_was_or_opens_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("shop.db"), folder.path().join("away.db"));
+        let options = Options::default();
+        let opener = Opener::new(&path, &options).unwrap();
+        drop(opener.writer(Durability::Full).unwrap());
+        opener.remember_file();
+        let opens: [fn(&Opener) -> Result<Connection>; 3] =
+            [|opener| opener.writer(Durability::Full), Opener::reader, Opener::alone];
+        let all_are_refused = || {
+            opens
+                .iter()
+                .all(|open| open(&opener).err().is_some_and(|error| error.kind() == ErrorKind::Stopped))
+        };
+        std::fs::rename(&path, &away).unwrap();
+        assert!(all_are_refused() && !path.exists());
+        std::fs::copy(&away, &path).unwrap();
+        assert!(all_are_refused(), "it looks the same");
+        std::fs::rename(&away, &path).unwrap();
+        opens.iter().for_each(|open| drop(open(&opener).unwrap()));
+    }
+
     fn pragma(connection: &Connection, name: &str) -> String {
         let value = connection
             .query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, rusqlite::types::Value>(0));

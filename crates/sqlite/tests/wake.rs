@@ -134,18 +134,19 @@ async fn speed_a_busy_relay_is_woken_by_another_process_and_not_by_its_slow_look
         let start = clock.monotonic();
         // The relay is still settling the one before: its own commits must not hide the foreign one.
         foreign.enqueue(id);
-        eventually("it is delivered", PATIENCE, async || (transport.sent().len() > n).then_some(())).await;
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        let delivered = async {
+            while transport.sent().len() <= n {
+                looks.tick().await;
+            }
+        };
+        timeout(PATIENCE, delivered).await.expect("it is delivered");
         let took = clock.monotonic() - start;
         slow.extend(Some((id, took)).filter(|_| took > SLOW));
     }
     assert_eq!(transport.sent(), ids);
     // Some may be late because the machine was busy; without wake-ups most would be.
-    assert!(
-        slow.len() <= ids.len() / 10,
-        "{} of {} waited for the slow look: {slow:?}",
-        slow.len(),
-        ids.len()
-    );
+    assert!(slow.len() <= 5, "{} of {} waited for the slow look: {slow:?}", slow.len(), ids.len());
 }
 
 /// RF-22: what another process resumes flows at once, and not when the lease is renewed.

@@ -241,6 +241,7 @@ async fn rf_18_a_backup_that_is_given_up_leaves_nothing() {
     let path = place.file("backup.db");
     let copying = Held::new(&db, &path).await;
     copying.copying.abort();
+    copying.copying.await.unwrap_err();
     drop(copying.hold);
     let gone = async || place.files().iter().all(|name| name.starts_with("shop.db")).then_some(());
     eventually("the copy is removed", EVER, gone).await;
@@ -290,7 +291,7 @@ async fn s14_a_backup_ends_when_the_store_closes() {
     let second = db.backup(place.file("second.db"), &BackupOptions::default()).await.unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Busy, "one at a time: {second}");
     copying.copying.abort();
-    drop(copying.hold);
     copying.copying.await.unwrap_err();
+    drop(copying.hold);
     close(db).await;
 }

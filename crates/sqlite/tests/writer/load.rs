@@ -99,7 +99,7 @@ async fn w7_a_slow_batch_does_not_keep_a_transaction_waiting_for_all_of_it() {
     let begun = Arc::new(AtomicUsize::new(0));
     let mut process = Box::pin(db.process(slow_batch(&db, 300, &begun), Duration::from_secs(60)));
     assert!(poll(process.as_mut()).is_pending());
-    // Queued right behind it, before any group can have ended.
+    // Queued right behind it.
     let seen = effects(&db).await;
     assert!(seen < 150, "it waited for {seen} of 300");
     let answers = process.await.unwrap();
