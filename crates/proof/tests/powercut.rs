@@ -149,6 +149,19 @@ fn s14_nothing_is_appended_to_a_log_whose_syncs_have_failed() {
     assert!(all.faults >= 8 && all.images > 100, "too little to say anything: {all}");
 }
 
+/// A claim that was never synced goes with a sync that fails, and its handler runs again: that is what the weaker
+/// durability is. With the default one it stays.
+#[test]
+fn ceb_1_a_failed_sync_takes_no_claim_but_with_the_weaker_durability() {
+    let sample = Sample { every: 1, steps: 20, variants: 1, recovering: false };
+    for durability in [Durability::Full, Durability::ProcessCrash] {
+        let fault = Some(Fault { kind: Kind::SyncDroppingPages, nth: 10 });
+        let workload = Workload { durability, fault, fault_times: 3, ..Workload::new(Side::Claims, 5) };
+        let tally = sound(check_fault(&workload, sample, &|| false).unwrap());
+        assert!(tally.faults > 0, "nothing failed: {tally}");
+    }
+}
+
 /// The harness can fail: with the weaker durability a power cut does lose acknowledged work. What is sent is still
 /// durable, and nothing is committed by half.
 #[test]
